@@ -1,0 +1,107 @@
+"""Argument checks, done once at the entry of a public function; inner functions trust.
+
+Scalars and arrays go through the same door: a check turns its value into a float64 array (an int64
+array for counts), refuses NaN, infinity, text, booleans and empty arrays, and names the first offender.
+`like_inputs` undoes the array where every input was a scalar, so that a float in gives a float out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from specmath.errors import InputError
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Numbers = float | FloatArray
+"""A float, or an array of them; functions broadcast their arguments by numpy's rules."""
+Counts = int | IntArray
+"""An int, or an array of them."""
+
+MAX_K = 10_000
+"""Largest draft length accepted: the law of accepted tokens has k + 1 entries per cell."""
+
+
+def require_range(
+    name: str,
+    value: npt.ArrayLike,
+    low: float | None = None,
+    high: float | None = None,
+    *,
+    above: float | None = None,
+) -> FloatArray:
+    """`value` as float64, every element finite, in [low, high] and, if `above` is given, > above.
+
+    >>> float(require_range("alpha", 0.7, 0, 1))
+    0.7
+    >>> require_range("alpha", [0.5, 1.3], 0, 1)
+    Traceback (most recent call last):
+    specmath.errors.InputError: alpha: must be between 0 and 1, got 1.3
+    """
+    array = _numeric(name, value).astype(np.float64, copy=False)
+    bad = ~np.isfinite(array)
+    if low is not None:
+        bad |= array < low
+    if high is not None:
+        bad |= array > high
+    if above is not None:
+        bad |= array <= above
+    _refuse(name, array, bad, _describe_range(low, high, above))
+    return array
+
+
+def require_count(name: str, value: npt.ArrayLike, low: int = 0, high: int | None = None) -> IntArray:
+    """`value` as int64, every element a whole number in [low, high]; 4.0 passes, 4.5 does not.
+
+    >>> int(require_count("k", 4))
+    4
+    >>> require_count("k", 4.5)
+    Traceback (most recent call last):
+    specmath.errors.InputError: k: must be a whole number of at least 0, got 4.5
+    """
+    array = _numeric(name, value)
+    limit = 2**62 if high is None else high
+    with np.errstate(invalid="ignore"):
+        bad = ~np.isfinite(array) | (array != np.floor(array)) | (array < low) | (array > limit)
+    text = f"a whole number of at least {low}" if high is None else f"a whole number from {low} to {high}"
+    _refuse(name, array, bad, text)
+    return array.astype(np.int64, copy=False)
+
+
+def like_inputs(result: npt.NDArray[np.generic] | float) -> Numbers:
+    """A 0-d result as a Python float, an array unchanged."""
+    array = np.asarray(result, dtype=np.float64)
+    return float(array) if array.ndim == 0 else array
+
+
+def _numeric(name: str, value: npt.ArrayLike) -> npt.NDArray[np.number]:
+    try:
+        array = np.asarray(value)
+    except (ValueError, OverflowError):
+        array = np.asarray(None)
+    if array.dtype.kind not in "iuf":
+        raise InputError(name, f"must be a number or an array of numbers, got {_show(value)}")
+    if array.size == 0:
+        raise InputError(name, "is empty; give at least one value")
+    return array
+
+
+def _refuse(name: str, array: npt.NDArray[np.number], bad: npt.NDArray[np.bool_], rule: str) -> None:
+    if bad.any():
+        raise InputError(name, f"must be {rule}, got {_show(array[bad].flat[0].item())}")
+
+
+def _describe_range(low: float | None, high: float | None, above: float | None) -> str:
+    if above is not None:
+        return f"above {above:g}" + ("" if high is None else f" and at most {high:g}")
+    if low is not None and high is not None:
+        return f"between {low:g} and {high:g}"
+    if low is not None:
+        return f"at least {low:g}"
+    return "a finite number" if high is None else f"at most {high:g}"
+
+
+def _show(value: object) -> str:
+    text = f"{value:.12g}" if isinstance(value, float) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

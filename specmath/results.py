@@ -1,0 +1,117 @@
+"""What every question returns: a frozen record of columns, with its assumptions and warnings.
+
+A result holds its inputs and evaluates its columns chunk by chunk, so that a table of ten million rows
+costs no more memory than one of a hundred thousand. `rows()`, `to_frame()` and every file format are
+made from `chunks()`; nothing else leaves a result. Values are in SI base units, the unit stands in
+the key (`target_s`, `memory_bytes`); a value that does not exist is None, never NaN or infinity.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Cell = float | int | str | bool | list[Any] | None
+"""One value of a row: what JSON can hold."""
+Columns = dict[str, "np.ndarray[Any, Any] | Sequence[Cell]"]
+"""Equally long columns by key. In a float array NaN stands for "does not exist"."""
+
+CHUNK_ROWS = 65_536
+"""Rows evaluated at a time: large enough that numpy dominates, small enough to stay in cache."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """A warning as data.
+
+    Attributes:
+        code: Stable short name, for programs (`more-devices`).
+        text: What is the matter, with the number that shows it.
+        remedy: The one thing to do about it.
+    """
+
+    code: str
+    text: str
+    remedy: str
+
+
+class Result(ABC):
+    """Base of the records that questions return.
+
+    Subclasses are frozen dataclasses; they set `schema`, `keys` and implement `chunks`.
+    """
+
+    __slots__ = ()
+
+    schema: ClassVar[str]
+    """Name and version of the row layout, `specmath.speedup/1`."""
+    keys: ClassVar[tuple[str, ...]]
+    """Column keys in the order in which they are written."""
+
+    @property
+    @abstractmethod
+    def inputs(self) -> Mapping[str, Cell]:
+        """What was asked, in base units, so that a table explains itself."""
+
+    @property
+    @abstractmethod
+    def assumptions(self) -> tuple[str, ...]:
+        """What the numbers assume, the most important first, one sentence each."""
+
+    @property
+    def warnings(self) -> tuple[Advice, ...]:
+        """What a reader must know before using the numbers."""
+        return ()
+
+    @property
+    def verdict(self) -> str:
+        """The answer in one sentence; empty where there is nothing to judge."""
+        return ""
+
+    @property
+    def derivation(self) -> tuple[str, ...]:
+        """How the first row was obtained, step by step, with its numbers."""
+        return ()
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of rows."""
+
+    @abstractmethod
+    def chunks(self, size: int = CHUNK_ROWS) -> Iterator[Columns]:
+        """The columns, at most `size` rows at a time, in row order."""
+
+    def rows(self) -> Iterator[dict[str, Cell]]:
+        """One plain dict a row: base units, None where a value does not exist."""
+        for chunk in self.chunks():
+            columns = [cells(chunk[key]) for key in self.keys]
+            for values in zip(*columns, strict=True):
+                yield dict(zip(self.keys, values, strict=True))
+
+    def to_frame(self) -> pd.DataFrame:
+        """The same rows as a pandas frame. A value that does not exist is NaN (None in text columns)."""
+        import pandas as pd  # heavy: only where a frame is asked for
+
+        frames = [pd.DataFrame({key: chunk[key] for key in self.keys}) for chunk in self.chunks()]
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(self.keys))
+
+
+def cells(column: np.ndarray[Any, Any] | Sequence[Cell]) -> Sequence[Cell]:
+    """A column as plain Python values; NaN and infinity become None.
+
+    >>> cells(np.array([1.5, np.nan]))
+    [1.5, None]
+    """
+    if not isinstance(column, np.ndarray):
+        return column
+    values: list[Cell] = column.tolist()
+    if column.dtype.kind == "f" and not np.isfinite(column).all():
+        return [value if isinstance(value, float) and np.isfinite(value) else None for value in values]
+    return values
