@@ -1,4 +1,4 @@
-"""Quantities as people write them, and base units as the code computes with: the only file that knows prefixes.
+"""Quantities as people write them, base units as the code computes: the only file that knows prefixes.
 
 Inside specmath a time is in seconds, a size in bytes, a rate per second. Text becomes such a number in
 `parse_quantity`, at the edge; a column becomes readable in `display_scale`, one unit for the whole column.
@@ -34,8 +34,8 @@ _NUMBER: Final = re.compile(r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)
 def parse_quantity(name: str, text: str, unit: str = "") -> float:
     """A number with an optional unit, in base units. `unit` is what the quantity is measured in.
 
-    Decimal prefixes are powers of 1000 (`8k` is 8,000 and `80GB` is 80e9), binary ones say so (`8Ki`, `80GiB`).
-    A number without a unit is in base units.
+    Decimal prefixes are powers of 1000 (`8k` is 8,000, `80GB` is 80e9), binary ones say so (`8Ki`,
+    `80GiB`). A number without a unit is in base units.
 
     Raises:
         InputError: naming `name`, for text that is no number or has a unit of another kind.
