@@ -69,6 +69,23 @@ def require_count(name: str, value: npt.ArrayLike, low: int = 0, high: int | Non
     return array.astype(np.int64, copy=False)
 
 
+def require_acceptance_length(value: npt.ArrayLike, k: IntArray) -> FloatArray:
+    """Tokens per step as float64, every element in [1, k + 1]: the bonus token counts, and k drafts at most.
+
+    >>> float(require_acceptance_length(2.5, np.asarray(4)))
+    2.5
+    >>> require_acceptance_length(0.8, np.asarray(4))
+    Traceback (most recent call last):
+    specmath.errors.InputError: acceptance_length: counts the bonus token, so must be between 1 and 5, got 0.8
+    """
+    tokens, most = np.broadcast_arrays(require_range("acceptance_length", value), k + 1)
+    bad = (tokens < 1) | (tokens > most * (1.0 + 1e-9))  # a sum of shares may exceed k + 1 by rounding
+    if bad.any():
+        rule = f"counts the bonus token, so must be between 1 and {most[bad][0]}"
+        raise InputError("acceptance_length", f"{rule}, got {_show(tokens[bad][0].item())}")
+    return np.asarray(np.minimum(tokens, most))
+
+
 def like_inputs(result: npt.NDArray[np.generic] | float) -> Numbers:
     """A 0-d result as a Python float, an array unchanged."""
     array = np.asarray(result, dtype=np.float64)
