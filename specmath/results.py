@@ -8,10 +8,11 @@ the key (`target_s`, `memory_bytes`); a value that does not exist is None, never
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
@@ -104,14 +105,40 @@ class Result(ABC):
 
 
 def cells(column: np.ndarray[Any, Any] | Sequence[Cell]) -> Sequence[Cell]:
-    """A column as plain Python values; NaN and infinity become None.
+    """A column as plain Python values; NaN and infinity become None, inside lists too.
 
     >>> cells(np.array([1.5, np.nan]))
     [1.5, None]
+    >>> cells([[0.8, float("nan")], None])
+    [[0.8, None], None]
     """
-    if not isinstance(column, np.ndarray):
-        return column
-    values: list[Cell] = column.tolist()
-    if column.dtype.kind == "f" and not np.isfinite(column).all():
-        return [value if isinstance(value, float) and np.isfinite(value) else None for value in values]
-    return values
+    if isinstance(column, np.ndarray) and column.dtype.kind != "O":
+        if column.dtype.kind != "f" or np.isfinite(column).all():
+            return cast("Sequence[Cell]", column.tolist())
+        plain = column.astype(object)
+        plain[~np.isfinite(column)] = None
+        return cast("Sequence[Cell]", plain.tolist())
+    values: Sequence[Cell] = column.tolist() if isinstance(column, np.ndarray) else column
+    if set(map(type, values)) <= {str, int, bool, type(None)}:
+        return values
+    return [_plain(value) for value in values]
+
+
+def _plain(value: Any) -> Cell:
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def brief(values: np.ndarray[Any, Any]) -> Cell:
+    """An axis for the `inputs` of a document: the value, the values, or first, last and count of many.
+
+    >>> brief(np.array([4])), brief(np.array([1, 2])), brief(np.arange(100))
+    (4, [1, 2], '0 … 99 (100 values)')
+    """
+    listed = list(cells(values))
+    if len(listed) > 32:
+        return f"{listed[0]:g} … {listed[-1]:g} ({len(listed)} values)"
+    return listed[0] if len(listed) == 1 else listed or None

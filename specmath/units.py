@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from math import isfinite
 from typing import Final
 
 from specmath.errors import InputError
@@ -61,15 +62,21 @@ def parse_quantity(name: str, text: str, unit: str = "") -> float:
         raise InputError(
             name, f"{text!r} has no known unit; use one of {known}, or none for {unit or 'a count'}"
         )
-    return _exact_product(number, scales[suffix] if suffix else 1.0)
+    value = _exact_product(number, scales[suffix] if suffix else 1.0)
+    if not isfinite(value):
+        raise InputError(name, f"{text!r} is too large a number")
+    return value
 
 
 def _exact_product(number: str, factor: float) -> float:
     """number × factor rounded once, so that 14.8ms is 0.0148 and not 0.014800000000000001."""
-    from fractions import Fraction  # a few milliseconds of import, paid only when a unit is typed
+    from decimal import Context, Decimal  # imported only when a quantity is typed
 
-    scale = Fraction(factor) if factor >= 1 else 1 / Fraction(round(1 / factor))
-    return float(Fraction(number) * scale) if factor != 1.0 else float(number)
+    context = Context(prec=50, traps=[])  # no traps: 1e999999999 becomes infinity, at once
+    typed = context.create_decimal(number)
+    if factor >= 1:
+        return float(context.multiply(typed, Decimal(factor)))
+    return float(context.divide(typed, Decimal(round(1 / factor))))
 
 
 def display_scale(values: Iterable[float | None], unit: str) -> tuple[float, str]:
@@ -104,3 +111,13 @@ def format_significant(value: float, digits: int = 4) -> str:
     if abs(value) < 1e-4:
         return f"{value:.{digits - 1}g}"
     return f"{value:.{digits}g}"
+
+
+def format_quantity(value: float, unit: str, digits: int = 4) -> str:
+    """A quantity in the prefix that suits it, for a sentence; columns use `display_scale`.
+
+    >>> format_quantity(989.4e12, "FLOP/s"), format_quantity(0.0418, "s")
+    ('989.4 TFLOP/s', '41.8 ms')
+    """
+    factor, label = display_scale([value], unit)
+    return f"{format_significant(value / factor, digits)} {label}"

@@ -1,0 +1,129 @@
+"""How a column is headed: title, unit, decimals, and how much it matters when space is short.
+
+One record per key. A key that is not listed still prints: its title is the key, and its unit is read off
+the suffix (`queue_s`, `host_bytes`). Nothing here touches data formats, which write the key and the value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """How the values under one key are shown to a reader.
+
+    Attributes:
+        key: Name in data formats and in the library.
+        title: The field's short term, for a header.
+        unit: Base unit of the values, empty for a pure number; a prefix is chosen per table.
+        decimals: Digits after the point, or None for four significant digits.
+        importance: In a terminal too narrow for all columns the least important go first.
+    """
+
+    key: str
+    title: str
+    unit: str = ""
+    decimals: int | None = None
+    importance: int = 30
+
+
+COLUMNS: Final[dict[str, Column]] = {
+    column.key: column
+    for column in (
+        # What a row is about
+        Column("case", "case", importance=95),
+        Column("law", "law", importance=15),
+        Column("model", "model", importance=95),
+        Column("method", "method", importance=70),
+        Column("policy", "policy", importance=95),
+        Column("alpha", "α", importance=85),
+        Column("k", "k", importance=90),
+        Column("batch", "batch", importance=90),
+        Column("context", "context", decimals=0, importance=75),
+        # Acceptance
+        Column("acceptance_length", "E", decimals=3, importance=80),
+        Column("ceiling", "ceiling of E", decimals=3, importance=45),
+        Column("variance", "variance", decimals=3, importance=40),
+        Column("standard_deviation", "standard deviation", decimals=3, importance=42),
+        Column("kept_share", "E/(k+1)", decimals=3, importance=44),
+        Column("accepted_over_drafted", "accepted/drafted", decimals=3, importance=46),
+        Column("survival", "survival", decimals=3, importance=48),
+        Column("conditional", "conditional", decimals=3, importance=47),
+        Column("accepted_pmf", "P(accepted)", decimals=3, importance=41),
+        Column("drafts", "drafts", importance=50),
+        Column("drafted", "drafted", importance=35),
+        Column("accepted", "accepted", importance=36),
+        Column("standard_error", "standard error of α", decimals=4, importance=43),
+        Column("alpha_low", "α low", importance=62),
+        Column("alpha_high", "α high", importance=62),
+        # Step cost, in plain steps and in seconds
+        Column("draft_cost", "c", decimals=3, importance=65),
+        Column("verify_cost", "v", decimals=3, importance=66),
+        Column("overhead", "o", decimals=3, importance=58),
+        Column("target_s", "AR step", "s", importance=56),
+        Column("draft_s", "draft", "s", importance=51),
+        Column("verify_s", "verify", "s", importance=52),
+        Column("step_s", "SD step", "s", importance=55),
+        # The answer
+        Column("speedup", "speed-up", decimals=2, importance=100),
+        Column("speedup_low", "low", decimals=2, importance=98),
+        Column("speedup_high", "high", decimals=2, importance=98),
+        Column("best_k", "best k", decimals=0, importance=72),
+        Column("best_speedup", "best speed-up", decimals=2, importance=71),
+        Column("regret", "regret", decimals=3, importance=60),
+        # Break-even values
+        Column("breakeven_alpha", "break-even α", decimals=3, importance=64),
+        Column("breakeven_acceptance_length", "break-even E", decimals=3, importance=63),
+        Column("breakeven_draft_cost", "break-even c", decimals=3, importance=54),
+        Column("breakeven_verify_cost", "break-even v", decimals=3, importance=53),
+        # Crossover and schedule
+        Column("wins", "wins", importance=97),
+        Column("breakeven_batch", "break-even batch", decimals=1, importance=96),
+        Column("winning_batches", "winning batches", importance=92),
+        Column("critical_context", "critical context", decimals=0, importance=68),
+        Column("verify_bound_batch", "verify-bound batch", decimals=1, importance=61),
+        Column("ridge_tokens", "ridge", "tokens", decimals=1, importance=59),
+        Column("ridge_flops_per_byte", "ridge", "FLOP/B", decimals=1, importance=57),
+        Column("max_batch", "max batch", decimals=0, importance=69),
+        Column("max_batch_speculative", "max batch (SD)", decimals=0, importance=69),
+        Column("first_batch", "from batch", decimals=0, importance=93),
+        Column("last_batch", "to batch", decimals=0, importance=93),
+        # Accelerators
+        Column("hardware", "hardware", importance=95),
+        Column("name", "name", importance=94),
+        Column("dtype", "dtype", importance=67),
+        Column("peak_flops_per_s", "peak", "FLOP/s", importance=74),
+        Column("memory_bytes", "memory", "B", importance=73),
+        Column("memory_bytes_per_s", "bandwidth", "B/s", importance=73),
+        Column("link_bytes_per_s", "link", "B/s", importance=49),
+        Column("tdp_w", "TDP", "W", importance=20),
+    )
+}
+
+_SUFFIX_UNITS: Final = {  # longest first: `_bytes_per_s` also ends in `_s`
+    "_flops_per_byte": "FLOP/B",
+    "_tokens_per_s": "tok/s",
+    "_flops_per_s": "FLOP/s",
+    "_bytes_per_s": "B/s",
+    "_tokens": "tokens",
+    "_per_s": "1/s",
+    "_bytes": "B",
+    "_s": "s",
+    "_w": "W",
+}
+
+
+def column_of(key: str) -> Column:
+    """The record of a key; for an unknown key a plain one.
+
+    >>> column_of("target_s").title
+    'AR step'
+    >>> column_of("queue_s")
+    Column(key='queue_s', title='queue_s', unit='s', decimals=None, importance=30)
+    """
+    if key in COLUMNS:
+        return COLUMNS[key]
+    unit = next((unit for suffix, unit in _SUFFIX_UNITS.items() if key.endswith(suffix)), "")
+    return Column(key, key, unit)

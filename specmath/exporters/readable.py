@@ -1,0 +1,140 @@
+"""Columns and notes for a reader: the one source of terminal tables, Markdown, LaTeX and HTML.
+
+A column has one display unit, in its header, and one number of decimals, so that its points line up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import floor, log10
+from typing import NamedTuple
+
+from specmath.columns import Column, column_of
+from specmath.errors import InputError
+from specmath.exporters.text import printable, vector_text
+from specmath.results import Cell, Result, cells
+from specmath.units import display_scale, format_significant
+
+MAX_ROWS = 10_000
+"""More rows than this nobody reads; they are refused, with the formats that take them."""
+SHOWN_ASSUMPTIONS = 3
+ABSENT = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadableColumn:
+    """A header and its cells as text. `numeric` columns align to the right, `vector` cells may break at /."""
+
+    header: str
+    cells: list[str]
+    importance: int
+    numeric: bool
+    vector: bool
+
+
+class Note(NamedTuple):
+    """A line below the table; `kind` is assumes or warning."""
+
+    kind: str
+    text: str
+
+
+def readable_columns(result: Result) -> list[ReadableColumn]:
+    """The columns that hold any value, as text.
+
+    Raises:
+        InputError: for more than 10,000 rows.
+    """
+    if len(result) > MAX_ROWS:
+        raise InputError(
+            "format",
+            f"a readable table ends at {MAX_ROWS:,} rows, this one has {len(result):,}; "
+            "use csv, json or parquet",
+        )
+    gathered: dict[str, list[Cell]] = {key: [] for key in result.keys}
+    for chunk in result.chunks():
+        for key, values in gathered.items():
+            values.extend(cells(chunk[key]))
+    return [
+        _readable(column_of(key), values)
+        for key, values in gathered.items()
+        if not values or any(value is not None for value in values)
+    ]
+
+
+def notes_of(result: Result, explain: bool) -> list[Note]:
+    """Assumptions (the first three unless `explain`) and warnings, each with its remedy."""
+    assumptions = [printable(text) for text in result.assumptions]
+    shown = assumptions if explain else assumptions[:SHOWN_ASSUMPTIONS]
+    if hidden := len(assumptions) - len(shown):
+        shown[-1] += f" ({hidden} more with --explain)"
+    warnings = [printable(f"{advice.text.rstrip('.')}; {advice.remedy}") for advice in result.warnings]
+    return [Note("assumes", text) for text in shown] + [Note("warning", text) for text in warnings]
+
+
+def derivation_of(result: Result) -> list[str]:
+    """The steps that lead to the first row."""
+    return [printable(step) for step in result.derivation]
+
+
+def _readable(column: Column, values: Sequence[Cell]) -> ReadableColumn:
+    numbers = list(_numbers(values))
+    divisor, unit = display_scale(numbers, column.unit)
+    vector = any(isinstance(value, list) for value in values)
+    texts = any(isinstance(value, str) for value in values)
+    write_number = _number_writer(
+        [number / divisor for number in numbers], column.decimals, grouped=not vector
+    )
+
+    def text(value: Cell) -> str:
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if isinstance(value, int | float):
+            return write_number(value / divisor)
+        if isinstance(value, list):
+            return vector_text(value, text) or ABSENT
+        return ABSENT if value is None else printable(value)
+
+    return ReadableColumn(
+        header=printable(f"{column.title} ({unit})" if unit else column.title),
+        cells=[text(value) for value in values],
+        importance=column.importance,
+        numeric=bool(numbers) and not vector and not texts,
+        vector=vector,
+    )
+
+
+def _numbers(values: Sequence[Cell]) -> Iterator[float]:
+    for value in values:
+        if isinstance(value, list):
+            yield from _numbers(value)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield value
+
+
+def _number_writer(numbers: list[float], decimals: int | None, *, grouped: bool) -> Callable[[float], str]:
+    """One way of writing every number of a column; thousands are set apart once one has five digits."""
+    largest = max(map(abs, numbers), default=0.0)
+    comma = "," if grouped and largest >= 10_000 else ""
+    digits = _common_decimals(numbers) if decimals is None else decimals
+    if digits is None or largest >= 1e15:
+        return lambda number: format_significant(number) if abs(number) < 1e15 else f"{number:.3e}"
+    return lambda number: f"{number:z{comma}.{digits}f}"
+
+
+def _common_decimals(numbers: list[float]) -> int | None:
+    """Decimals that give the largest number four significant digits and the smallest two, as few as hold.
+
+    None where no common number does: the column spans too many powers of ten.
+    """
+    sizes = [abs(number) for number in numbers if number]
+    if not sizes:
+        return 0
+    wanted = max(0, 3 - floor(log10(max(sizes))))
+    needed = max(wanted, 1 - floor(log10(min(sizes))))
+    if needed > wanted + 2 or needed > 8:
+        return None
+    while needed and all(f"{number:.{needed}f}".endswith("0") for number in sizes):
+        needed -= 1
+    return needed
