@@ -1,0 +1,208 @@
+"""From the text of options to the records of the library: acceptance laws and step-time sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from specmath.acceptance import BetaAcceptance, ConstantAcceptance, PositionAcceptance
+from specmath.axes import parse_axis, parse_linear, parse_record, parse_vector
+from specmath.catalogue import load_hardware
+from specmath.checks import require_count, require_range
+from specmath.cli.options import AcceptanceOptions, HardwareOptions, RatioOptions
+from specmath.errors import InputError
+from specmath.estimation import alpha_from_acceptance_length, alpha_from_accepted_over_drafted
+from specmath.laws import AcceptanceLaw
+from specmath.mixtures import ContextAcceptance, LookupAcceptance
+from specmath.model import model_from_counts
+from specmath.sources import Ratios, Roofline, StepTimeSource, roofline_cases
+from specmath.trees import best_tree, uniform_tree
+from specmath.units import parse_quantity
+
+DEFAULT_HARDWARE, DEFAULT_TARGET, DEFAULT_DRAFT, DEFAULT_DTYPE = "h100-sxm", "70B", "1B", "bf16"
+
+LAWS = ("alpha", "acceptance_length", "accepted_over_drafted", "rates", "beta", "ranks", "alpha_at")
+"""Options that name the acceptance law; they exclude each other."""
+
+
+_OPTION_OF = {
+    "a": "beta",
+    "b": "beta",
+    "branching": "tree_branching",
+    "contexts": "alpha_at",
+    "depth_limit": "k",
+    "kind": "rates_kind",
+    "nodes": "tree_nodes",
+    "path": "output",
+}
+"""Option behind a parameter of the library, where the two names differ."""
+
+
+def option(name: str) -> str:
+    """The option that sets a parameter of the library: `--draft-cost` for `draft_cost`."""
+    return "--" + _OPTION_OF.get(name, name).replace("_", "-")
+
+
+def only_one(given: dict[str, str | None], wanted: str) -> str:
+    """The one option that was given; an error that names them otherwise."""
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) == 1:
+        return named[0]
+    options = ", ".join(option(name) for name in (named or given))
+    if not named:
+        raise InputError(next(iter(given)), f"give {wanted}: one of {options}")
+    raise InputError(named[0], f"{options} exclude each other; give one")
+
+
+def acceptance_laws(options: AcceptanceOptions, k: list[int]) -> list[AcceptanceLaw]:
+    """The laws that the acceptance options name, in the order typed."""
+    kind = only_one({name: getattr(options, name) for name in LAWS}, "an acceptance")
+    _refuse_strays(options, kind)
+    laws = _LAW_READERS[kind](getattr(options, kind), options, k)
+    rate = match_rate(options)
+    return laws if rate == 1 else [LookupAcceptance(rate, law) for law in laws]
+
+
+def match_rate(options: AcceptanceOptions) -> float:
+    """Share of steps in which a lookup draft finds a match; 1 where none is given."""
+    return 1.0 if options.match_rate is None else parse_number("match_rate", options.match_rate)
+
+
+def step_time_cases(
+    acceptance: AcceptanceOptions, hardware: HardwareOptions, ratios: RatioOptions
+) -> tuple[StepTimeSource, ...]:
+    """Typed ratios as one case, or the three cases of the roofline."""
+    if not _given(ratios):
+        return roofline(acceptance, hardware)
+    if strays := _given(hardware):
+        raise InputError(strays[0], f"excludes {option(_given(ratios)[0])}; give ratios or hardware")
+    if ratios.draft_cost is None and acceptance.match_rate is None:
+        raise InputError("draft_cost", "is missing; with typed ratios give the cost of one draft pass")
+    verify_cost, verify_slope = parse_linear("verify_cost", ratios.verify_cost or "1")
+    source = Ratios(
+        draft_cost=parse_number("draft_cost", ratios.draft_cost or "0"),
+        verify_cost=verify_cost,
+        verify_slope=verify_slope,
+        overhead=parse_number("overhead", ratios.overhead or "0"),
+        match_rate=match_rate(acceptance),
+    )
+    return (source,)
+
+
+def roofline(acceptance: AcceptanceOptions, hardware: HardwareOptions) -> tuple[Roofline, Roofline, Roofline]:
+    """The ideal, memory-bound and compute-bound case of the model pair on the accelerator."""
+    lookup = acceptance.match_rate is not None
+    if lookup and hardware.draft is not None:
+        raise InputError("draft", "excludes --match-rate: a lookup draft runs no model")
+    return roofline_cases(
+        load_hardware(hardware.hardware or DEFAULT_HARDWARE, hardware_file=hardware.hardware_file),
+        model_from_counts(hardware.target or DEFAULT_TARGET, "target"),
+        None if lookup else model_from_counts(hardware.draft or DEFAULT_DRAFT, "draft"),
+        dtype=hardware.dtype or DEFAULT_DTYPE,
+        match_rate=match_rate(acceptance),
+    )
+
+
+def refuse_ratios(ratios: RatioOptions, question: str) -> None:
+    """Typed ratios hold at one unknown batch, so no question over batches can be asked of them."""
+    if given := _given(ratios):
+        problem = f"typed ratios know no batch; {question} needs --hardware, --target and --draft"
+        raise InputError(given[0], problem)
+
+
+def parse_number(name: str, text: str) -> float:
+    """One number; a list or range is an error that names the option."""
+    values = parse_axis(name, text)
+    if len(values) != 1:
+        raise InputError(name, f"takes one value, got {text!r}")
+    return float(values[0])
+
+
+def parse_count(name: str, text: str) -> int:
+    """One whole number; a list or range is an error that names the option."""
+    values = parse_axis(name, text, whole=True)
+    if len(values) != 1:
+        raise InputError(name, f"takes one value, got {text!r}")
+    return values[0]
+
+
+def _given(options: HardwareOptions | RatioOptions) -> list[str]:
+    return [field.name for field in fields(options) if getattr(options, field.name) is not None]
+
+
+def _refuse_strays(options: AcceptanceOptions, kind: str) -> None:
+    """Options that refine one law say nothing about another."""
+    for name, law in {"tree_nodes": "ranks", "tree_branching": "ranks", "rates_kind": "rates"}.items():
+        if kind != law and getattr(options, name) is not None:
+            raise InputError(name, f"belongs to {option(law)}, which was not given")
+
+
+def _single(k: list[int]) -> int:
+    if len(k) != 1:
+        raise InputError("k", "must be the one k of the measurement; for several give --alpha or --rates")
+    return k[0]
+
+
+def _constant(text: str, options: AcceptanceOptions, k: list[int]) -> list[AcceptanceLaw]:
+    return [ConstantAcceptance(np.array(parse_axis("alpha", text)))]
+
+
+def _from_length(text: str, options: AcceptanceOptions, k: list[int]) -> list[AcceptanceLaw]:
+    lengths = parse_axis("acceptance_length", text)
+    return [ConstantAcceptance(alpha_from_acceptance_length(lengths, _single(k)))]
+
+
+def _from_ratio(text: str, options: AcceptanceOptions, k: list[int]) -> list[AcceptanceLaw]:
+    ratios = parse_axis("accepted_over_drafted", text)
+    return [ConstantAcceptance(alpha_from_accepted_over_drafted(ratios, _single(k)))]
+
+
+def _positions(text: str, options: AcceptanceOptions, k: list[int]) -> list[AcceptanceLaw]:
+    kind: Any = options.rates_kind or "conditional"  # the law itself refuses what is neither of the two
+    return [PositionAcceptance(parse_vector("rates", rates), kind=kind) for rates in text.split(",")]
+
+
+def _beta(text: str, options: AcceptanceOptions, k: list[int]) -> list[AcceptanceLaw]:
+    pairs = [parse_vector("beta", pair) for pair in text.split(",")]
+    if any(len(pair) != 2 for pair in pairs):
+        raise InputError("beta", f"{text!r}: give two numbers, as in 5.6/2.3")
+    return [BetaAcceptance(a, b) for a, b in pairs]
+
+
+def _tree(text: str, options: AcceptanceOptions, k: list[int]) -> list[AcceptanceLaw]:
+    ranks = parse_vector("ranks", text)
+    shape = only_one(
+        {"tree_nodes": options.tree_nodes, "tree_branching": options.tree_branching}, "the shape of the tree"
+    )
+    if shape == "tree_nodes":
+        sizes = parse_axis("tree_nodes", options.tree_nodes or "", whole=True)
+        return [best_tree(ranks, nodes, max(k)) for nodes in sizes]
+    branching = require_count("branching", parse_vector("branching", options.tree_branching or ""), 1)
+    return [uniform_tree(ranks, branching.tolist())]
+
+
+def _by_context(text: str, options: AcceptanceOptions, k: list[int]) -> list[AcceptanceLaw]:
+    points = [
+        (parse_quantity("alpha_at", context), _alpha_law("alpha_at", alpha))
+        for context, alpha in parse_record("alpha_at", text).items()
+    ]
+    contexts, laws = zip(*points, strict=True)
+    return [ContextAcceptance(contexts, laws)]
+
+
+def _alpha_law(name: str, text: str) -> ConstantAcceptance:
+    return ConstantAcceptance(float(require_range(name, parse_number(name, text), 0, 1)))
+
+
+_LAW_READERS: dict[str, Callable[[str, AcceptanceOptions, list[int]], list[AcceptanceLaw]]] = {
+    "alpha": _constant,
+    "acceptance_length": _from_length,
+    "accepted_over_drafted": _from_ratio,
+    "rates": _positions,
+    "beta": _beta,
+    "ranks": _tree,
+    "alpha_at": _by_context,
+}

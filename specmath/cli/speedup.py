@@ -1,0 +1,47 @@
+"""`specmath speedup`: how much faster, at this batch?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from specmath.cli.options import AcceptanceOptions, HardwareOptions, OutputOptions, RatioOptions, with_options
+
+
+@with_options
+def speedup(
+    acceptance: AcceptanceOptions,
+    k: Annotated[str, typer.Option("--k", metavar="k", help="Draft tokens per step.")] = "4",
+    batch: Annotated[str, typer.Option(metavar="B", help="Sequences in the pass.")] = "1",
+    context: Annotated[str, typer.Option(metavar="C", help="Tokens in the KV cache, per sequence.")] = "0",
+    *,
+    hardware: HardwareOptions,
+    ratios: RatioOptions,
+    at_least: Annotated[
+        str | None, typer.Option(metavar="S", help="Exit 3 if the speed-up falls short of S anywhere.")
+    ] = None,
+    output: OutputOptions,
+) -> None:
+    """How much faster is decoding, at this batch?
+
+    Numbers may be lists (1,4,16) and ranges (1:256:x2, 0.5:0.9:0.1); several make a table.
+    """
+    from specmath.axes import parse_axis
+    from specmath.cli.inputs import acceptance_laws, parse_number, step_time_cases
+    from specmath.cli.output import emit
+    from specmath.forecast import forecast_speedup
+
+    k_axis = parse_axis("k", k, whole=True)
+    table = forecast_speedup(
+        acceptance_laws(acceptance, k_axis),
+        k_axis,
+        parse_axis("batch", batch, whole=True),
+        cases=step_time_cases(acceptance, hardware, ratios),
+        context=parse_axis("context", context),
+    )
+    floor = None if at_least is None else parse_number("at_least", at_least)
+    emit(table, output)
+    if floor is not None and table.lowest < floor:
+        typer.echo(f"specmath: lowest speed-up {table.lowest:.4g} is below --at-least {floor:g}", err=True)
+        raise typer.Exit(3)

@@ -1,0 +1,137 @@
+"""How many tokens does a step yield? Acceptance length, ceiling and the whole law of accepted tokens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from specmath.acceptance_axis import AcceptanceAxis
+from specmath.checks import FloatArray, IntArray, require_range
+from specmath.laws import AcceptanceLaw
+from specmath.results import CHUNK_ROWS, Cell, Columns, Result, brief, cells
+
+
+def tokens_per_step(
+    acceptance: AcceptanceLaw | Sequence[AcceptanceLaw], k: npt.ArrayLike, *, context: npt.ArrayLike = 0
+) -> TokenTable:
+    """What a speculative step yields under every combination of acceptance law, k and context.
+
+    Args:
+        acceptance: A law or several; `ConstantAcceptance` over an array of α is one law per α.
+        k: Draft tokens per step, one or many, each a whole number of at least 0.
+        context: Tokens in the KV cache, one or many; only laws given by context depend on it.
+
+    Raises:
+        InputError: for a value out of range, or a k beyond what a law answers for.
+
+    >>> from specmath.acceptance import ConstantAcceptance
+    >>> row = next(tokens_per_step(ConstantAcceptance(0.5), 2).rows())
+    >>> row["acceptance_length"], row["ceiling"], row["accepted_pmf"]
+    (1.75, 2.0, [0.5, 0.25, 0.25])
+    """
+    axis = AcceptanceAxis.of(acceptance)
+    return TokenTable(
+        acceptance=axis,
+        k=axis.draft_lengths(k),
+        context=np.atleast_1d(require_range("context", context, 0)).ravel(),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenTable(Result):
+    """Yield of a step over the grid laws × k × context.
+
+    `ceiling` is the limit of E for k → ∞, None where it is unbounded. `accepted_pmf` lists the probability
+    of 0, 1, … k accepted draft tokens, `survival` that of at least 1, 2, … k; the quantiles count accepted
+    draft tokens, without the bonus token. `kept_share` is E over the tokens verified, E/(k+1) for a chain.
+    """
+
+    schema: ClassVar[str] = "specmath.tokens/1"
+    keys: ClassVar[tuple[str, ...]] = (
+        "alpha",
+        "law",
+        "k",
+        "context",
+        "acceptance_length",
+        "ceiling",
+        "accepted_over_drafted",
+        "kept_share",
+        "variance",
+        "standard_deviation",
+        "accepted_p10",
+        "accepted_p50",
+        "accepted_p90",
+        "survival",
+        "conditional",
+        "accepted_pmf",
+    )
+
+    acceptance: AcceptanceAxis
+    k: IntArray
+    context: FloatArray
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(laws, k, contexts), the order in which rows run through the grid."""
+        return (len(self.acceptance), self.k.size, self.context.size)
+
+    def __len__(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def inputs(self) -> Mapping[str, Cell]:
+        return self.acceptance.inputs | {"k": brief(self.k), "context": brief(self.context)}
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        return (
+            *self.acceptance.assumptions,
+            "E counts the bonus token that the target adds to every step; accepted/drafted is not α",
+        )
+
+    @property
+    def verdict(self) -> str:
+        if len(self) > 1:
+            return ""
+        length = next(self.rows())["acceptance_length"]
+        return f"{length:.4g} tokens per step, of {self.k[0] + 1} at best"
+
+    @property
+    def derivation(self) -> tuple[str, ...]:
+        return (self.acceptance.law(0).at(float(self.context[0])).derivation(int(self.k[0])),)
+
+    def chunks(self, size: int = CHUNK_ROWS) -> Iterator[Columns]:
+        for start in range(0, len(self), size):
+            rows = [self._row(index) for index in range(start, min(start + size, len(self)))]
+            yield {key: [row[key] for row in rows] for key in self.keys}
+
+    def _row(self, index: int) -> dict[str, Cell]:
+        at, k_index, context_index = np.unravel_index(index, self.shape)
+        k, context = int(self.k[k_index]), float(self.context[context_index])
+        law = self.acceptance.law(int(at)).at(context)
+        length, variance = float(law.acceptance_length(k)), float(law.accepted_variance(k))
+        ceiling, drafted = float(law.ceiling()), float(law.drafted(k))
+        alpha = float(self.acceptance.alpha[at])
+        return {
+            "alpha": alpha if math.isfinite(alpha) else None,
+            "law": str(self.acceptance.labels[at]),
+            "k": k,
+            "context": context,
+            "acceptance_length": length,
+            "ceiling": ceiling if math.isfinite(ceiling) else None,
+            "accepted_over_drafted": (length - 1) / drafted if drafted else None,
+            "kept_share": length / (1 + drafted),
+            "variance": variance,
+            "standard_deviation": math.sqrt(variance),
+            "accepted_p10": int(law.quantile(0.1, k)),
+            "accepted_p50": int(law.quantile(0.5, k)),
+            "accepted_p90": int(law.quantile(0.9, k)),
+            "survival": list(cells(law.survival(k))),
+            "conditional": list(cells(law.conditional(k))),
+            "accepted_pmf": list(cells(law.accepted_pmf(k))),
+        }

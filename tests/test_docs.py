@@ -1,0 +1,67 @@
+"""Documents cannot go stale: outputs are rerun, versions and commands are compared."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import specmath
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def load_refresh() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("refresh", ROOT / "docs" / "refresh.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+REFRESH = load_refresh()
+
+
+@pytest.mark.parametrize("path", REFRESH.PAGES, ids=lambda path: path.name)
+def test_command_outputs_are_fresh(path: Path) -> None:
+    page = path.read_text(encoding="utf-8")
+    assert REFRESH.refreshed(page) == page, "run `python docs/refresh.py`"
+
+
+def test_refresh_notices_a_stale_output() -> None:
+    page = "```console\n$ specmath tokens --alpha 0.5 --k 1 -f csv\nalpha\n```\n"
+    fresh = REFRESH.refreshed(page)
+    assert fresh != page
+    assert "0.5,constant,1,0.0,1.5" in fresh
+    assert REFRESH.refreshed(fresh) == fresh
+
+
+def test_the_readme_shows_a_command_with_its_output() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "$ specmath speedup --alpha 0.7 --k 4 --batch 64" in readme
+
+
+def test_ci_runs_the_readmes_test_command() -> None:
+    command = "pip install -e '.[dev]' && python -m pytest"
+    assert command in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"\n{command}\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_versions_agree() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["dynamic"] == ["version"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    least = project["requires-python"].removeprefix(">=")
+    assert f"Python ≥ {least}" in readme
+    assert re.fullmatch(r"\d+\.\d+\.\d+", specmath.__version__)
+
+
+def test_every_link_between_documents_leads_somewhere() -> None:
+    for page in (*REFRESH.PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"):
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"

@@ -1,0 +1,127 @@
+"""Step costs of typed ratios and of the roofline."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specmath.acceptance import expected_tokens
+from specmath.accelerator import Accelerator, Source
+from specmath.catalogue import load_hardware
+from specmath.errors import InputError
+from specmath.model import ModelCounts
+from specmath.ratios import lookup_speedup
+from specmath.sources import Ratios, Roofline, roofline_cases
+
+GOLDEN = json.loads((Path(__file__).parent / "data" / "speedup_params_only.json").read_text())
+
+
+def device(peak: float, bandwidth: float) -> Accelerator:
+    return Accelerator(
+        name="typed",
+        title="typed rates",
+        vendor="none",
+        kind="gpu",
+        peak_flops_per_s={"bf16": peak},
+        memory_bytes=80 * 2**30,
+        memory_bytes_per_s=bandwidth,
+        confidence="high",
+        sources=(Source(key="typed", title="typed in a test", kind="derived"),),
+    )
+
+
+def dense(params: float) -> ModelCounts:
+    return ModelCounts(name=f"{params:g}", total_params=params, active_params=params)
+
+
+@pytest.mark.parametrize("row", GOLDEN, ids=lambda row: f"alpha={row['alpha']} batch={row['batch']}")
+def test_golden_speedups_of_pairs_known_by_counts(row: dict[str, Any]) -> None:
+    source = Roofline(
+        accelerator=device(row["peak_flops_per_s"], row["memory_bytes_per_s"]),
+        target=dense(row["target_params"]),
+        draft=dense(row["draft_params"]),
+        dtype="bf16",
+    )
+    step = source.step_cost(row["k"], row["batch"], 0).in_plain_steps
+    assert float(expected_tokens(row["alpha"], row["k"]) / step) == pytest.approx(row["value"], rel=1e-9)
+
+
+def test_the_memory_bound_case_verifies_for_free_at_a_byte_ratio() -> None:
+    _, memory, compute = roofline_cases(load_hardware("h100-sxm"), dense(70e9), dense(1e9))
+    for batch in (1, 64, 4096):
+        cost = memory.step_cost(4, batch, 0)
+        assert float(cost.verify_cost) == 1.0
+        assert float(cost.draft_cost) == pytest.approx(1 / 70, rel=1e-14)
+        cost = compute.step_cost(4, batch, 0)
+        assert float(cost.verify_cost) == pytest.approx(5, rel=1e-14)
+        assert float(cost.draft_cost) == pytest.approx(1 / 70, rel=1e-14)
+
+
+def test_a_sparse_draft_has_its_own_flop_ratio_in_the_compute_bound_case() -> None:
+    draft = ModelCounts(name="4B/1B", total_params=4e9, active_params=1e9)
+    _, memory, compute = roofline_cases(load_hardware("h100-sxm"), dense(70e9), draft)
+    assert float(memory.step_cost(4, 8, 0).draft_cost) == pytest.approx(4 / 70, rel=1e-14)
+    assert float(compute.step_cost(4, 8, 0).draft_cost) == pytest.approx(1 / 70, rel=1e-14)
+
+
+def test_ratios_give_back_what_was_typed_and_grow_with_k() -> None:
+    cost = Ratios(draft_cost=0.05, verify_cost=1.1, verify_slope=0.02, overhead=0.03).step_cost([0, 2, 5], 1, 0)
+    assert cost.verify_cost == pytest.approx([1.1, 1.14, 1.2], rel=1e-15)
+    assert cost.in_plain_steps == pytest.approx([1.13, 1.27, 1.48], rel=1e-15)
+    assert np.isnan(cost.plain_s).all()
+
+
+def test_a_lookup_draft_by_ratios_is_the_closed_form() -> None:
+    source = Ratios(draft_cost=0, verify_cost=1.4, overhead=0.05, match_rate=0.3)
+    length = 1 + 0.3 * (float(expected_tokens(0.8, 4)) - 1)
+    expected = lookup_speedup(0.8, 4, match_rate=0.3, verify_cost=1.4, overhead=0.05)
+    assert length / float(source.step_cost(4, 1, 0).in_plain_steps) == pytest.approx(expected, rel=1e-14)
+
+
+def test_a_lookup_draft_alone_averages_steps_and_in_a_batch_shares_the_pass() -> None:
+    ideal, *_ = roofline_cases(device(4e12, 2e12), dense(1e9), None, match_rate=0.5)
+    # Ridge at 2 tokens: 4e12 · 2 bytes / (2 · 2e12).
+    assert ideal.ridge_tokens == pytest.approx(2)
+    alone = 0.5 * (8 / 2) + 0.5 * 1  # 8 tokens are 4 × the plain step, no match is the plain step
+    assert float(ideal.step_cost(7, 1, 0).verify_cost) == pytest.approx(alone, rel=1e-14)
+    shared = 4 * (1 + 0.5 * 7) / 4  # 18 tokens against 4, both beyond the ridge
+    assert float(ideal.step_cost(7, 4, 0).verify_cost) == pytest.approx(shared, rel=1e-14)
+    assert float(ideal.step_cost(7, 4, 0).draft_cost) == 0
+
+
+def test_a_tree_verifies_its_nodes_not_its_depth() -> None:
+    ideal, *_ = roofline_cases(device(4e12, 2e12), dense(1e9), dense(1e8))
+    chain, tree = ideal.step_cost(4, 1, 0), ideal.step_cost(4, 1, 0, width=20)
+    assert float(tree.verify_cost) == pytest.approx(float(chain.verify_cost) * 20 / 5, rel=1e-14)
+    assert float(tree.draft_passes) == 4
+
+
+def test_a_warning_counts_the_devices_that_the_weights_want() -> None:
+    ideal, *_ = roofline_cases(load_hardware("h100-sxm"), dense(70e9), dense(1e9))
+    (advice,) = ideal.warnings
+    assert advice.code == "more-devices"
+    assert "142 GB" in advice.text
+    assert "at least 2 h100-sxm" in advice.text
+    fits, *_ = roofline_cases(load_hardware("h100-sxm"), dense(8e9), dense(1e9))
+    assert fits.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: Ratios(draft_cost=-0.1), "draft_cost"),
+        (lambda: Ratios(draft_cost=0.1, verify_cost=0), "verify_cost"),
+        (lambda: Ratios(draft_cost=0.1, overhead=float("nan")), "overhead"),
+        (lambda: Ratios(draft_cost=0.1, match_rate=1.1), "match_rate"),
+        (lambda: roofline_cases(load_hardware("t4"), dense(7e9), None), "dtype"),
+        (lambda: roofline_cases(load_hardware("t4"), dense(7e9), None, dtype="bf15"), "dtype"),
+        (lambda: roofline_cases(load_hardware("l4"), dense(7e9), None)[0].step_cost(4, 1, 2048), "context"),
+    ],
+)
+def test_what_is_wrong_is_refused_by_name(call: Any, name: str) -> None:
+    with pytest.raises(InputError, match=f"^{name}: "):
+        call()
