@@ -3,9 +3,9 @@
     python docs/refresh.py          rewrite what is stale
     python docs/refresh.py --check  print what is stale and exit 1
 
-A fenced `console` block whose lines begin with `$ specmath` is such an output: what stands below a command up to
-the next command or the end of the block is replaced by what the command prints now. The list of public names in
-docs/api.md is made from the first lines of their docstrings.
+A fenced `console` block whose lines begin with `$ specmath` is such an output: what stands below a command
+up to the next command or the end of the block is replaced by what the command prints now. The list of public
+names in docs/api.md is made from the first lines of their docstrings.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How a column is headed: title, unit, decimals, and how much it matters when space is short.
 
-One record per key. A key that is not listed still prints: its title is the key, and its unit is read off
-the suffix (`queue_s`, `host_bytes`). Nothing here touches data formats, which write the key and the value.
+One record per key. A key that is not listed still prints: its title is the key in words, and its unit is
+read off the suffix (`queue_s`, `host_bytes`). Nothing here touches data formats, which write key and value.
 """
 
 from __future__ import annotations
@@ -51,6 +51,9 @@ COLUMNS: Final[dict[str, Column]] = {
         Column("accepted_over_drafted", "accepted/drafted", decimals=3, importance=46),
         Column("survival", "survival", decimals=3, importance=48),
         Column("conditional", "conditional", decimals=3, importance=47),
+        Column("accepted_p10", "p10", importance=38),
+        Column("accepted_p50", "median", importance=39),
+        Column("accepted_p90", "p90", importance=38),
         Column("accepted_pmf", "P(accepted)", decimals=3, importance=41),
         Column("drafts", "drafts", importance=50),
         Column("drafted", "drafted", importance=35),
@@ -99,6 +102,18 @@ COLUMNS: Final[dict[str, Column]] = {
         Column("memory_bytes_per_s", "bandwidth", "B/s", importance=73),
         Column("link_bytes_per_s", "link", "B/s", importance=49),
         Column("tdp_w", "TDP", "W", importance=20),
+        Column("bf16_flops_per_s", "bf16", "FLOP/s", importance=74),
+        Column("fp8_flops_per_s", "fp8", "FLOP/s", importance=72),
+        Column("fp4_flops_per_s", "fp4", "FLOP/s", importance=55),
+        Column("title", "title", importance=12),
+        Column("vendor", "vendor", importance=14),
+        Column("kind", "kind", importance=13),
+        Column("release_year", "year", decimals=0, importance=25),
+        Column("confidence", "confidence", importance=40),
+        Column("computes_in", "computes in", importance=60),
+        Column("llc_bytes", "last cache", "B", importance=10),
+        Column("host_link_bytes_per_s", "host link", "B/s", importance=10),
+        Column("bytes_per_param", "bytes a weight", decimals=2, importance=50),
     )
 }
 
@@ -121,9 +136,9 @@ def column_of(key: str) -> Column:
     >>> column_of("target_s").title
     'AR step'
     >>> column_of("queue_s")
-    Column(key='queue_s', title='queue_s', unit='s', decimals=None, importance=30)
+    Column(key='queue_s', title='queue s', unit='s', decimals=None, importance=30)
     """
     if key in COLUMNS:
         return COLUMNS[key]
     unit = next((unit for suffix, unit in _SUFFIX_UNITS.items() if key.endswith(suffix)), "")
-    return Column(key, key, unit)
+    return Column(key, key.replace("_", " "), unit)

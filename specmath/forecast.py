@@ -153,6 +153,11 @@ class SpeedupTable(Result):
     def warnings(self) -> tuple[Advice, ...]:
         return tuple(dict.fromkeys(advice for case in self.cases for advice in case.warnings))
 
+    def speedups(self) -> FloatArray:
+        """The speed-ups alone, all in memory, of shape `shape`: for a plot, or where speed matters."""
+        lengths = self.acceptance.lengths(self.k, self.context)
+        return lengths[:, :, None, :, None] / _Grid(self).costs["in_plain_steps"]
+
     @property
     def lowest(self) -> float:
         """The smallest speed-up of the leading case over the whole grid."""

@@ -78,7 +78,8 @@ class HardwareList(Result):
     schema: ClassVar[str] = "specmath.hardware/1"
     keys: ClassVar[tuple[str, ...]] = (
         *("name", "title", "vendor", "kind", "release_year", "memory_bytes", "memory_bytes_per_s"),
-        *("bf16_flops_per_s", "fp8_flops_per_s", "fp4_flops_per_s", "ridge_tokens", "link_bytes_per_s"),
+        *("bf16_flops_per_s", "fp8_flops_per_s", "fp4_flops_per_s"),
+        *("ridge_flops_per_byte", "ridge_tokens", "link_bytes_per_s"),
         *("tdp_w", "confidence"),
     )
 
@@ -93,7 +94,7 @@ class HardwareList(Result):
         ridge = "ridge: tokens per pass at which 16-bit weights turn from memory-bound to compute-bound"
         return (
             _DENSE,
-            f"{ridge} (bf16, or fp16 on parts without it); in numbers also the ridge in FLOP per byte",
+            f"{ridge} (bf16, or fp16 on parts without it)",
             f"{_LINK}; empty where there is none or its rate is not known",
             "confidence: high is a vendor figure confirmed independently, low is derived or disputed",
         )
@@ -120,6 +121,7 @@ class HardwareList(Result):
             "bf16_flops_per_s": peaks.get("bf16"),
             "fp8_flops_per_s": peaks.get("fp8"),
             "fp4_flops_per_s": peaks.get("fp4"),
+            "ridge_flops_per_byte": _ridge(part, part.half_dtype),
             "ridge_tokens": _ridge_tokens(part, part.half_dtype),
             "link_bytes_per_s": part.link_bytes_per_s,
             "tdp_w": part.tdp_w,
@@ -170,6 +172,7 @@ class HardwareSheet(Result):
             "usd_per_hour": part.usd_per_hour,
             "confidence": part.confidence,
             "checked": part.checked,
+            "sources": [source.title for source in part.sources],
         }
 
     @property
@@ -198,14 +201,15 @@ class HardwareSheet(Result):
 
     @property
     def derivation(self) -> tuple[str, ...]:
-        """How the ridge follows, the faster rates that are no peaks, what people measured, the sources."""
-        part = self.accelerator
-        peak = part.peak(part.half_dtype)
-        ridge = _ridge(part, part.half_dtype)
-        rates = f"{_flops(peak.flops_per_s)} / {format_quantity(part.memory_bytes_per_s, 'B/s')}"
+        """The ridge of the first row, the rates that are no peaks, what people measured, the sources."""
+        part, first = self.accelerator, self._dtypes[0]
+        rates = f"{_flops(part.peak(first).flops_per_s)} / {format_quantity(part.memory_bytes_per_s, 'B/s')}"
+        per_byte = format_significant(_ridge(part, first))
+        tokens = format_significant(_ridge_tokens(part, first))
         faster = part.fp16_accumulate_flops_per_s.items()
         return (
-            f"ridge in {peak.dtype}: {rates} = {format_significant(ridge)} FLOP per byte",
+            f"ridge in {first}: {rates} = {per_byte} FLOP per byte",
+            f"times {DTYPE_BYTES[first]:g} bytes over 2 FLOP per parameter and token: {tokens} tokens",
             *(f"{dtype} with FP16 accumulation, no peak: {_flops(rate)}" for dtype, rate in faster),
             *(_measured(part, measurement) for measurement in part.measured),
             *map(_described, _all_sources(part)),

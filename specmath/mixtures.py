@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -186,7 +187,7 @@ class ContextAcceptance(_Mixture):
 
     def at(self, context: npt.ArrayLike) -> ContextAcceptance:
         """The law at that many tokens of context, a number or an array."""
-        return replace(self, context=like_inputs(require_range("context", context, 0)))
+        return replace(self, context=cast("Numbers", context))  # checked on creation
 
     def covers(self, context: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Whether each context lies between the first and the last one measured."""

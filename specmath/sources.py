@@ -125,8 +125,10 @@ class Ratios:
 
     @property
     def inputs(self) -> Mapping[str, Cell]:
-        names = ("draft_cost", "verify_cost", "verify_slope", "overhead", "match_rate")
-        return {name: getattr(self, name) for name in names}
+        names = ("draft_cost", "verify_cost", "verify_slope", "overhead")
+        return {name: getattr(self, name) for name in names} | {
+            "match_rate": self.match_rate if self.match_rate < 1 else None
+        }
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -211,7 +213,7 @@ class Roofline:
             "target": self.target.name,
             "draft": None if self.draft is None else self.draft.name,
             "dtype": self.dtype,
-            "match_rate": self.match_rate,
+            "match_rate": self.match_rate if self.match_rate < 1 else None,
             "peak_flops_per_s": self.accelerator.peak(self.dtype).flops_per_s,
             "memory_bytes_per_s": self.accelerator.memory_bytes_per_s,
         }

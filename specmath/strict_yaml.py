@@ -218,19 +218,16 @@ class _Composer:
     def _mapping(self, depth: int) -> dict[str, Node]:
         nodes: dict[str, Node] = {}
         while type(event := self._next()) is not MappingEndEvent:
-            key = self._key(event, nodes)
+            key = event.value if type(event) is ScalarEvent else ""
+            if not key or not key.isprintable():
+                self._refuse(event, "a key must be a text of printable characters")
+            if key in nodes:
+                self._refuse(event, f"key {key!r} is given twice")
+            if key == "<<":
+                self._refuse(event, "merge keys (<<) are not read; write the keys out")
+            self._compose(event, depth)  # a key has no anchor or tag either
             nodes[key] = self._compose(self._next(), depth + 1)
         return nodes
-
-    def _key(self, event: Any, nodes: dict[str, Node]) -> str:
-        if type(event) is not ScalarEvent or not event.value or not event.value.isprintable():
-            self._refuse(event, "a key must be a text of printable characters")
-        self._compose(event, MAX_DEPTH)  # no anchor, no tag
-        if event.value in nodes:
-            self._refuse(event, f"key {event.value!r} is given twice")
-        if event.value == "<<":
-            self._refuse(event, "merge keys (<<) are not read; write the keys out")
-        return event.value
 
     def _refuse(self, event: Any, problem: str) -> NoReturn:
         raise DataError(self._where, f"line {event.start_mark.line + 1}: {problem}")

@@ -19,11 +19,6 @@ PREFIX = "is a unit prefix missing or wrong?"
 NAN = float("nan")
 
 
-@pytest.fixture(autouse=True)
-def _no_overlay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SPECMATH_HARDWARE", raising=False)
-
-
 def part(**changes: Any) -> Accelerator:
     """An accelerator with round numbers, and changes to it."""
     given: dict[str, Any] = {

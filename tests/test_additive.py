@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from specmath.additive import AdditiveCost, additive_breakeven, critical_context
 from specmath.errors import InputError
+
+untimed = settings(deadline=None)
 
 # H100, Llama-3.1-8B with an EAGLE draft, as fitted by SpecDecode-Bench (2026): 5.886 ms + 39.26 ns per KV
 # token + 21.0 µs per token. Its 2.135 ms of drafting are those of a whole round of k = 3.
@@ -147,6 +148,7 @@ machines = st.builds(
 BATCHES = np.arange(1, 1025)
 
 
+@untimed
 @given(
     cost=machines,
     k=st.integers(0, 10),
@@ -170,6 +172,7 @@ def test_breakeven_against_a_scan_over_batches(
     np.testing.assert_array_equal((gain > 1)[clear], expected[str(answer.wins)][clear])
 
 
+@untimed
 @given(cost=machines, k=st.integers(1, 10), share=st.floats(0, 1), context=st.floats(0, 1e5))
 def test_speedup_is_one_at_the_breakeven_batch(
     cost: AdditiveCost, k: int, share: float, context: float
@@ -184,6 +187,7 @@ def test_speedup_is_one_at_the_breakeven_batch(
         assert tokens * cost.plain_step_s(batch, context) == pytest.approx(speculative, rel=1e-9)
 
 
+@untimed
 @given(cost=machines, k=st.integers(1, 10), share=st.floats(0, 1))
 def test_larger_batches_help_only_beyond_the_critical_context(
     cost: AdditiveCost, k: int, share: float
@@ -207,6 +211,7 @@ def test_larger_batches_help_only_beyond_the_critical_context(
 fractions = st.fractions(0, 4, max_denominator=64)
 
 
+@untimed
 @given(values=st.lists(fractions, min_size=9, max_size=9), k=st.integers(0, 8), batch=st.integers(1, 64))
 def test_step_times_against_exact_fractions(values: list[Fraction], k: int, batch: int) -> None:
     w, kappa, tau, rho, d0, d1, kappa_d, o_sd, o_ar = values

@@ -8,8 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from specmath.axes import MAX_VALUES, parse_axis, parse_linear, parse_record, parse_vector
 from specmath.errors import InputError

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from specmath import breakevens
 from specmath.breakevens import (
@@ -30,6 +29,7 @@ from specmath.errors import InputError
 from specmath.ratios import speedup, speedup_from_acceptance_length
 
 EXACT = 1e-12
+untimed = settings(deadline=None)
 GOLDEN = json.loads((Path(__file__).parent / "data" / "closed_form.json").read_text(encoding="utf-8"))
 OWN_ROWS = [row for row in GOLDEN if row["fn"].startswith("breakeven_")]
 
@@ -50,6 +50,7 @@ def test_golden_rows_are_there() -> None:
     assert len(OWN_ROWS) >= 10
 
 
+@untimed
 @given(k=draft_lengths, c=costs, v=verify_costs, o=costs)
 def test_alpha_and_acceptance_length_give_speedup_one(k: int, c: float, v: float, o: float) -> None:
     alpha = breakeven_alpha(k, draft_cost=c, verify_cost=v, overhead=o)
@@ -68,6 +69,7 @@ def test_alpha_and_acceptance_length_give_speedup_one(k: int, c: float, v: float
         ) == pytest.approx(1, rel=EXACT)
 
 
+@untimed
 @given(alpha=probabilities, k=draft_lengths, cost=costs, o=costs)
 def test_costs_give_speedup_one(alpha: float, k: int, cost: float, o: float) -> None:
     v = breakeven_verify_cost(alpha, k, draft_cost=cost, overhead=o)
@@ -82,6 +84,7 @@ def test_costs_give_speedup_one(alpha: float, k: int, cost: float, o: float) -> 
         assert speedup(alpha, k, draft_cost=0, verify_cost=1 + cost, overhead=o) <= 1
 
 
+@untimed
 @given(k=st.integers(0, 24), share=probabilities, c=costs, v=verify_costs, o=costs)
 def test_costs_at_a_measured_acceptance_length(k: int, share: float, c: float, v: float, o: float) -> None:
     """Put back, the break-even cost reproduces the acceptance length: c·k + v + o = E."""
@@ -122,6 +125,7 @@ def pass_time(weights_s: float, batch: int, tokens: int, ridge: float) -> float:
     return weights_s * max(1.0, batch * tokens / ridge)
 
 
+@untimed
 @given(
     k=st.integers(1, 12),
     share=probabilities,
@@ -144,6 +148,7 @@ def test_roofline_breakeven_batch_against_a_scan(k: int, share: float, ridge: fl
             assert (gain > 1) == (spare > 1 and batch < breakeven)
 
 
+@untimed
 @given(
     params=st.floats(1e6, 1e12),
     peak=st.floats(1e12, 1e16),

@@ -29,11 +29,6 @@ sources:
 Write = Callable[..., Path]
 
 
-@pytest.fixture(autouse=True)
-def _no_overlay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SPECMATH_HARDWARE", raising=False)
-
-
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
     def write_file(content: str | bytes, name: str = "my.yaml") -> Path:

@@ -56,12 +56,15 @@ def test_winning_batches_are_those_whose_speedup_exceeds_one() -> None:
     found = next(find_crossovers(law, 6, source=source, max_batch=600).rows())
     table = forecast_speedup(law, 6, np.arange(1, 601), cases=[source])
     winning = {row["batch"] for row in table.rows() if float(str(row["speedup"])) > 1}
-    told = {batch for first, last in found["winning_batches"] for batch in range(first, last + 1)}  # type: ignore[union-attr, misc]
+    intervals: Any = found["winning_batches"]
+    told = {batch for first, last in intervals for batch in range(first, last + 1)}
     assert told == winning
 
 
 def test_never_and_always() -> None:
-    assert row_of(0.01, 8) | {"wins": "never", "breakeven_batch": None, "winning_batches": []} == row_of(0.01, 8)
+    assert row_of(0.01, 8) | {"wins": "never", "breakeven_batch": None, "winning_batches": []} == row_of(
+        0.01, 8
+    )
     small = row_of(0.8, 4, max_batch=100)
     assert small["wins"] == "always"
     assert small["breakeven_batch"] is None
@@ -124,7 +127,9 @@ def test_a_tree_turns_compute_bound_earlier_and_has_no_breakeven_alpha() -> None
 
 
 def test_many_rows_are_scanned_in_pieces_with_the_same_result() -> None:
-    table = find_crossovers(ConstantAcceptance(np.linspace(0.3, 0.95, 7)), [2, 5], source=PAIR[0], max_batch=300)
+    table = find_crossovers(
+        ConstantAcceptance(np.linspace(0.3, 0.95, 7)), [2, 5], source=PAIR[0], max_batch=300
+    )
     whole = list(table.rows())
     pieces = [chunk["wins"] for chunk in table.chunks(3)]
     assert [word for piece in pieces for word in piece] == [row["wins"] for row in whole]
@@ -134,9 +139,9 @@ def test_many_rows_are_scanned_in_pieces_with_the_same_result() -> None:
 def test_a_breakeven_verify_cost_below_one_is_warned_of() -> None:
     table = find_crossovers(ConstantAcceptance(0.01), 8, source=PAIR[0])
     assert [advice.code for advice in table.warnings] == ["more-devices", "no-verify-cost-pays"]
-    assert [advice.code for advice in find_crossovers(ConstantAcceptance(0.7), 4, source=PAIR[0]).warnings] == [
-        "more-devices"
-    ]
+    assert [
+        advice.code for advice in find_crossovers(ConstantAcceptance(0.7), 4, source=PAIR[0]).warnings
+    ] == ["more-devices"]
 
 
 @pytest.mark.parametrize("options", [{"k": 0}, {"batch": 0}, {"max_batch": 0}, {"context": 4096}])

@@ -85,7 +85,8 @@ def test_the_best_k_is_the_closed_form_of_best_k(alpha: float, draft_cost: float
     (row,) = forecast_speedup(ConstantAcceptance(alpha), 3, cases=[source]).rows()
     best = int(best_k(alpha, draft_cost=draft_cost, verify_slope=slope, max_k=16))
     at_best = [1.0] + [
-        float(speedup(alpha, k, draft_cost=draft_cost, verify_cost=1 + slope * k, overhead=0)) for k in range(1, 17)
+        float(speedup(alpha, k, draft_cost=draft_cost, verify_cost=1 + slope * k, overhead=0))
+        for k in range(1, 17)
     ]
     # 1e-11: `best_k` takes speed-ups closer than 1e-12 for equal, the table does not.
     assert row["best_speedup"] == pytest.approx(at_best[best], rel=1e-11)
@@ -172,6 +173,13 @@ def test_a_result_explains_itself() -> None:
     assert "neither a forecast nor a bound" in table.assumptions[0]
     assert any("2.7731" in line for line in table.derivation)
     assert table.derivation[-1].endswith(f"= {textbook(0.7, 4, 64):.4f}")
+
+
+def test_all_speedups_at_once_are_those_of_the_rows() -> None:
+    laws: list[AcceptanceLaw] = [ConstantAcceptance(0.5), best_tree((0.6, 0.2), 9, 8)]
+    table = forecast_speedup(laws, [1, 4, 8], [1, 64, 512], cases=CASES)
+    assert table.speedups().shape == table.shape == (2, 3, 3, 1, 3)
+    assert table.speedups().ravel().tolist() == [row["speedup"] for row in table.rows()]
 
 
 def test_to_frame_holds_the_rows() -> None:

@@ -22,11 +22,6 @@ RAW: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))  # a read
 ENTRIES = pytest.mark.parametrize("part", RAW["accelerators"], indirect=True)
 
 
-@pytest.fixture(autouse=True)
-def _no_overlay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SPECMATH_HARDWARE", raising=False)
-
-
 @pytest.fixture
 def part(request: pytest.FixtureRequest) -> Accelerator:
     return load_hardware(request.param)

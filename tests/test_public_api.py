@@ -48,7 +48,9 @@ def test_every_public_name_is_documented(name: str) -> None:
 
 
 def golden_id(row: dict[str, Any]) -> str:
-    return f"{row['fn']}-{'-'.join(str(value) for key, value in row.items() if key not in ('fn', 'value'))[:40]}"
+    return (
+        f"{row['fn']}-{'-'.join(str(value) for key, value in row.items() if key not in ('fn', 'value'))[:40]}"
+    )
 
 
 @pytest.mark.parametrize("row", GOLDEN, ids=golden_id)

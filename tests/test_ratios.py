@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from specmath import ratios
 from specmath.errors import InputError
@@ -29,6 +28,7 @@ from specmath.ratios import (
 )
 
 EXACT = 1e-12
+untimed = settings(deadline=None)
 GOLDEN = json.loads((Path(__file__).parent / "data" / "closed_form.json").read_text(encoding="utf-8"))
 OWN_ROWS = [row for row in GOLDEN if row["fn"] in ("speedup", "operations_ratio")]
 
@@ -53,6 +53,7 @@ def test_golden_rows_are_there() -> None:
     assert len(OWN_ROWS) >= 20
 
 
+@untimed
 @given(
     alpha=st.fractions(0, 1, max_denominator=64),
     k=st.integers(0, 12),
@@ -94,6 +95,7 @@ def test_lookup_speedup_against_simulation() -> None:
     assert abs(formula - simulated) < 4 * error
 
 
+@untimed
 @given(alpha=probabilities, k=draft_lengths, v=verify_costs, o=costs)
 def test_lookup_that_always_or_never_matches(alpha: float, k: int, v: float, o: float) -> None:
     always = lookup_speedup(alpha, k, match_rate=1.0, verify_cost=v, overhead=o)
@@ -109,6 +111,7 @@ def test_plain_decoding_is_the_unit() -> None:
     assert lumped_speedup(0.5, 3, overhead=0.0) == 1.875
 
 
+@untimed
 @given(alpha=probabilities, k=draft_lengths, c=costs, v=verify_costs, o=costs, step=st.floats(0, 1))
 def test_directions(alpha: float, k: int, c: float, v: float, o: float, step: float) -> None:
     """Better acceptance never slows, dearer drafts, verification or host time never speed up."""
@@ -148,6 +151,7 @@ def first_k_that_stops(alpha: float, c: float, v0: float, slope: float, o: float
     return max_k
 
 
+@untimed
 @given(
     alpha=probabilities,
     c=st.floats(0, 1),
@@ -163,6 +167,7 @@ def test_best_k_is_the_best_of_all(
     assert chosen == scanned_best_k(alpha, c, v0, slope, o, max_k)
 
 
+@untimed
 @given(
     alpha=st.floats(0.05, 0.95),
     c=st.floats(0.01, 1),
@@ -232,6 +237,7 @@ def test_predictions_printed_by_leviathan(
     assert best_k(alpha, draft_cost=draft_cost, max_k=30) == best
 
 
+@untimed
 @given(alpha=probabilities, c=probabilities)
 def test_some_k_pays_exactly_where_alpha_exceeds_c(alpha: float, c: float) -> None:
     """Leviathan et al. 2023, corollary 3.9; and then k = 1 already gains (1 + α) / (1 + c)."""

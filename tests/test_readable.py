@@ -12,8 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from markdown_it import MarkdownIt
 from rich.cells import cell_len
 from rich.console import Console
@@ -21,7 +20,7 @@ from rich.console import Console
 from specmath import tables
 from specmath.columns import COLUMNS, column_of
 from specmath.exporters import terminal
-from specmath.exporters.readable import readable_columns
+from specmath.exporters.readable import notes_of, readable_columns
 from specmath.results import Advice, Cell, Columns, Result
 
 
@@ -57,8 +56,9 @@ class Fake(Result):
         yield self.columns
 
 
-def fake(columns: Columns, text: str = "") -> Result:
-    made = type("Made", (Fake,), {"columns": columns, "keys": tuple(columns), "text": text})()
+def fake(columns: Columns, text: str = "", inputs: Mapping[str, Cell] = MappingProxyType({})) -> Result:
+    fields = {"columns": columns, "keys": tuple(columns), "text": text, "inputs": inputs}
+    made = type("Made", (Fake,), fields)()
     assert isinstance(made, Result)
     return made
 
@@ -96,7 +96,7 @@ def shown(result: Result, width: int) -> str:
         ("memory_bytes", [80e9, None, 141e9], "memory (GB)", ["80", "–", "141"]),
         ("memory_bytes_per_s", [3.35e12, 900e9], "bandwidth (TB/s)", ["3.35", "0.90"]),
         ("peak_flops_per_s", [989.4e12], "peak (TFLOP/s)", ["989.4"]),
-        ("queue_s", [0.001], "queue_s (ms)", ["1"]),
+        ("queue_s", [0.001], "queue s (ms)", ["1"]),
         ("odd", [1e-7, 1.0, 123456.0], "odd", ["1e-07", "1", "123,456"]),
         ("odd", [1e300, 2.0], "odd", ["1.000e+300", "2"]),
         ("odd", [0.0], "odd", ["0"]),
@@ -254,6 +254,7 @@ HOSTILE = [
     r"\textbf{x} 50% $x^2$ #1 a_b ~",
     "*a* **b** _c_ `d` [e](f) ![g](h) ~~i~~ \\| \\",
     "``x`` a`b `c|d`",
+    "__0__ a__b __c",
     "1. x",
     "| - | - |",
 ]
@@ -336,3 +337,16 @@ def test_escape_sequences_do_not_reach_the_terminal() -> None:
     result = fake({"case": [text], "k": [1]}, text)
     for form in ("table", "md", "latex", "html", "csv", "json"):
         assert written(result, form).replace("\r\n", "").replace("\n", "").isprintable()
+
+
+def test_a_column_that_repeats_an_input_is_told_once() -> None:
+    result = fake({"k": [4, 4], "batch": [1, 8], "speedup": [2.0, 1.5]}, inputs={"k": 4, "batch": [1, 8]})
+    assert [column.header for column in readable_columns(result)] == ["batch", "speed-up"]
+    assert notes_of(result, explain=False)[0] == ("for", "k 4, batch 1/8")
+
+
+def test_inputs_are_told_in_the_unit_of_their_column() -> None:
+    result = fake(
+        {"k": [4]}, inputs={"memory_bytes_per_s": 3.35e12, "draft": None, "tdp_w": 700.0, "alpha": []}
+    )
+    assert notes_of(result, explain=False)[0].text == "bandwidth 3.35 TB/s, TDP 700 W"

@@ -76,7 +76,9 @@ def test_expected_experts_stays_between_top_k_and_all(experts: int, top_k: int, 
     assert least - 1e-9 <= touched <= experts
 
 
-@pytest.mark.parametrize("text", ["0", "-70B", "70B/80B", "70B/0", "x", "", "1e16", "70B/13B/2", "nan", "70K"])
+@pytest.mark.parametrize(
+    "text", ["0", "-70B", "70B/80B", "70B/0", "x", "", "1e16", "70B/13B/2", "nan", "70K"]
+)
 def test_counts_that_are_none_are_refused_by_name(text: str) -> None:
-    with pytest.raises(InputError, match="^draft: "):
+    with pytest.raises(InputError, match=r"^draft: "):
         model_from_counts(text, "draft")

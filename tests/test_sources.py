@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specmath.acceptance import expected_tokens
 from specmath.accelerator import Accelerator, Source
+from specmath.acceptance import expected_tokens
 from specmath.catalogue import load_hardware
 from specmath.errors import InputError
 from specmath.model import ModelCounts
@@ -69,7 +69,9 @@ def test_a_sparse_draft_has_its_own_flop_ratio_in_the_compute_bound_case() -> No
 
 
 def test_ratios_give_back_what_was_typed_and_grow_with_k() -> None:
-    cost = Ratios(draft_cost=0.05, verify_cost=1.1, verify_slope=0.02, overhead=0.03).step_cost([0, 2, 5], 1, 0)
+    cost = Ratios(draft_cost=0.05, verify_cost=1.1, verify_slope=0.02, overhead=0.03).step_cost(
+        [0, 2, 5], 1, 0
+    )
     assert cost.verify_cost == pytest.approx([1.1, 1.14, 1.2], rel=1e-15)
     assert cost.in_plain_steps == pytest.approx([1.13, 1.27, 1.48], rel=1e-15)
     assert np.isnan(cost.plain_s).all()

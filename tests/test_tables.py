@@ -20,8 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from specmath import __version__, tables
 from specmath.axes import parse_vector
@@ -261,8 +260,9 @@ def test_chunks_are_written_and_forgotten(form: str, tmp_path: Path) -> None:
 # ---------------------------------------------------------------- refusals, notes, imports
 
 
-def test_notes_are_three_assumptions_and_the_warnings() -> None:
+def test_notes_are_inputs_three_assumptions_and_the_warnings() -> None:
     assert tables.notes(sweep()) == [
+        "for: hardware h100-sxm, k 4, α 0.7, rates 0.8/–",
         "assumes: bf16 weights",
         "assumes: peaks of the datasheet",
         "assumes: constant acceptance (1 more with --explain)",
@@ -272,8 +272,8 @@ def test_notes_are_three_assumptions_and_the_warnings() -> None:
 
 def test_explained_notes_are_all_of_them_and_the_derivation() -> None:
     lines = tables.notes(sweep(), explain=True)
-    assert lines[2:4] == ["assumes: constant acceptance", "assumes: no scheduler overhead"]
-    assert lines[5:] == [f"derivation: {step}" for step in sweep().derivation]
+    assert lines[3:5] == ["assumes: constant acceptance", "assumes: no scheduler overhead"]
+    assert lines[6:] == [f"derivation: {step}" for step in sweep().derivation]
 
 
 @pytest.mark.parametrize("form", READABLE)

@@ -6,7 +6,6 @@ Exit status 0; 2 for a command line that is wrong in itself; 1 for what meets th
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -31,11 +30,6 @@ def run(arguments: list[str]) -> int:
     usage_error: Any = typer.BadParameter.__mro__[2]
     try:
         status = typer.main.get_command(app).main(arguments, prog_name="specmath", standalone_mode=False)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader has what it wanted (`| head`). Python would complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except (SpecmathError, usage_error, typer.Abort, KeyboardInterrupt) as error:
         if "--debug" in arguments:
             raise

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from specmath.acceptance import BetaAcceptance, ConstantAcceptance, PositionAcceptance
+from specmath.acceptance_axis import AcceptanceAxis
 from specmath.axes import parse_axis, parse_linear, parse_record, parse_vector
 from specmath.catalogue import load_hardware
 from specmath.checks import require_count, require_range
@@ -62,8 +63,10 @@ def acceptance_laws(options: AcceptanceOptions, k: list[int]) -> list[Acceptance
     kind = only_one({name: getattr(options, name) for name in LAWS}, "an acceptance")
     _refuse_strays(options, kind)
     laws = _LAW_READERS[kind](getattr(options, kind), options, k)
-    rate = match_rate(options)
-    return laws if rate == 1 else [LookupAcceptance(rate, law) for law in laws]
+    if options.match_rate is None:
+        return laws
+    matched = AcceptanceAxis.of(laws)
+    return [LookupAcceptance(match_rate(options), matched.law(i)) for i in range(len(matched))]
 
 
 def match_rate(options: AcceptanceOptions) -> float:

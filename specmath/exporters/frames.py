@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specmath.exporters.readable import ReadableColumn
 
@@ -18,10 +17,3 @@ def text_frame(columns: Sequence[ReadableColumn]) -> pd.DataFrame:
 
     frame = pd.DataFrame({n: column.cells for n, column in enumerate(columns)}, dtype=object)
     return frame.set_axis([column.header for column in columns], axis="columns")
-
-
-def untrimmed() -> AbstractContextManager[Any]:
-    """Within it pandas writes every cell whole; by itself it cuts long cells and drops rows."""
-    import pandas as pd
-
-    return pd.option_context("display.max_colwidth", None, "styler.render.max_elements", 10**9)

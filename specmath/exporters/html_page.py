@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Final, TextIO
 
-from specmath.exporters.frames import text_frame, untrimmed
+from specmath.exporters.frames import text_frame
 from specmath.exporters.readable import ReadableColumn, derivation_of, notes_of, readable_columns
 from specmath.exporters.text import CODE_SPAN, printable
 from specmath.results import Result
@@ -35,7 +35,7 @@ th {{ border-bottom: 2px solid #888; vertical-align: bottom; }}
 def write(result: Result, stream: TextIO, explain: bool = False) -> None:
     """Verdict, table, notes, and with `explain` the derivation."""
     columns = readable_columns(result)
-    blocks = [_table(columns)]
+    blocks = [text_frame(columns).to_html(index=False, border=0, justify="left")]
     if result.verdict:
         blocks.insert(0, f"<p><strong>{_prose(printable(result.verdict))}</strong></p>")
     if notes := notes_of(result, explain):
@@ -45,11 +45,6 @@ def write(result: Result, stream: TextIO, explain: bool = False) -> None:
         blocks.append("<p>Derivation of the first row:</p>\n<pre>" + escape("\n".join(steps)) + "</pre>")
     title, numeric, body = escape(result.schema), _alignment(columns), "\n".join(blocks)
     stream.write(_PAGE.format(title=title, numeric=numeric, body=body))
-
-
-def _table(columns: Sequence[ReadableColumn]) -> str:
-    with untrimmed():
-        return text_frame(columns).to_html(index=False, border=0, justify="left")
 
 
 def _alignment(columns: Sequence[ReadableColumn]) -> str:

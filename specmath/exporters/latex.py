@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, TextIO
 
-from specmath.exporters.frames import text_frame, untrimmed
+from specmath.exporters.frames import text_frame
 from specmath.exporters.readable import readable_columns
 from specmath.results import Result
 
@@ -31,8 +31,10 @@ _SIGNS: Final = str.maketrans(
 
 def write(result: Result, stream: TextIO, explain: bool = False) -> None:
     """The table alone. Notes have no place in it; `specmath.tables.notes` gives them."""
+    import pandas as pd  # heavy: only where LaTeX is asked for
+
     columns = readable_columns(result)
     alignment = "".join("r" if column.numeric else "l" for column in columns)
-    with untrimmed():
+    with pd.option_context("styler.render.max_elements", 10**9):  # pandas 2 drops rows beyond 262,144 cells
         table = text_frame(columns).to_latex(index=False, escape=True, column_format=alignment)
     stream.write("% needs \\usepackage{booktabs}\n" + table.translate(_SIGNS))

@@ -9,7 +9,7 @@ from specmath.exporters.readable import ReadableColumn, derivation_of, notes_of,
 from specmath.exporters.text import CODE_SPAN, printable, screen_width
 from specmath.results import Result
 
-_MARKUP: Final = re.compile(r"[\\`*\[\]<>|$~]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)")
+_MARKUP: Final = re.compile(r"[\\`*\[\]<>|$~]|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)")
 
 
 def write(result: Result, stream: TextIO, explain: bool = False) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import floor, log10
+from math import floor, isfinite, log10
 from typing import NamedTuple
 
 from specmath.columns import Column, column_of
@@ -34,14 +34,17 @@ class ReadableColumn:
 
 
 class Note(NamedTuple):
-    """A line below the table; `kind` is assumes or warning."""
+    """A line below the table; `kind` is for, assumes or warning."""
 
     kind: str
     text: str
 
 
 def readable_columns(result: Result) -> list[ReadableColumn]:
-    """The columns that hold any value, as text.
+    """The columns that tell something, as text.
+
+    A column without any value is left out, and so is one that repeats a single input in every row: the
+    inputs stand in a line of their own.
 
     Raises:
         InputError: for more than 10,000 rows.
@@ -56,26 +59,48 @@ def readable_columns(result: Result) -> list[ReadableColumn]:
     for chunk in result.chunks():
         for key, values in gathered.items():
             values.extend(cells(chunk[key]))
+    told = {key for key, values in gathered.items() if _is_told(result.inputs.get(key), values)}
     return [
         _readable(column_of(key), values)
         for key, values in gathered.items()
-        if not values or any(value is not None for value in values)
+        if key not in told and (not values or any(value is not None for value in values))
     ]
 
 
 def notes_of(result: Result, explain: bool) -> list[Note]:
-    """Assumptions (the first three unless `explain`) and warnings, each with its remedy."""
+    """The inputs, the assumptions (the first three unless `explain`) and the warnings with their remedies."""
     assumptions = [printable(text) for text in result.assumptions]
     shown = assumptions if explain else assumptions[:SHOWN_ASSUMPTIONS]
     if hidden := len(assumptions) - len(shown):
         shown[-1] += f" ({hidden} more with --explain)"
     warnings = [printable(f"{advice.text.rstrip('.')}; {advice.remedy}") for advice in result.warnings]
-    return [Note("assumes", text) for text in shown] + [Note("warning", text) for text in warnings]
+    inputs = _inputs_text(result)
+    return [
+        *([Note("for", inputs)] if inputs else []),
+        *(Note("assumes", text) for text in shown),
+        *(Note("warning", text) for text in warnings),
+    ]
 
 
 def derivation_of(result: Result) -> list[str]:
     """The steps that lead to the first row."""
     return [printable(step) for step in result.derivation]
+
+
+def _is_told(given: Cell, values: Sequence[Cell]) -> bool:
+    """Whether the line of inputs already says what every row of the column repeats."""
+    return given is not None and not isinstance(given, list) and all(value == given for value in values)
+
+
+def _inputs_text(result: Result) -> str:
+    """The inputs as `k 4, batch 64, bandwidth 3.35 TB/s`, each in the words and the unit of its column."""
+    parts = []
+    for key, value in result.inputs.items():
+        if value is not None and value != []:
+            column = _readable(column_of(key), [value])
+            title, _, unit = column.header.partition(" (")
+            parts.append(" ".join(part for part in (title, column.cells[0], unit.rstrip(")")) if part))
+    return ", ".join(parts)
 
 
 def _readable(column: Column, values: Sequence[Cell]) -> ReadableColumn:
@@ -91,7 +116,7 @@ def _readable(column: Column, values: Sequence[Cell]) -> ReadableColumn:
         if isinstance(value, bool):
             return "yes" if value else "no"
         if isinstance(value, int | float):
-            return write_number(value / divisor)
+            return write_number(value / divisor) if isfinite(value) else ABSENT
         if isinstance(value, list):
             return vector_text(value, text) or ABSENT
         return ABSENT if value is None else printable(value)
@@ -109,7 +134,7 @@ def _numbers(values: Sequence[Cell]) -> Iterator[float]:
     for value in values:
         if isinstance(value, list):
             yield from _numbers(value)
-        elif isinstance(value, int | float) and not isinstance(value, bool):
+        elif isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value):
             yield value
 
 

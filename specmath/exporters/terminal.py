@@ -25,7 +25,7 @@ WRAPPED_WIDTH: Final = 24
 """Width of vectors and long texts once they are wrapped."""
 _GAP: Final = 2
 _VERDICT_STYLES: Final = {"FASTER": "bold green", "SLOWER": "bold red", "TOO CLOSE": "bold yellow"}
-_NOTE_STYLES: Final = {"assumes": "dim", "warning": "yellow"}
+_NOTE_STYLES: Final = {"for": "dim", "assumes": "dim", "warning": "yellow"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,9 @@ class _Laid:
 
 def write(result: Result, stream: TextIO, explain: bool = False) -> None:
     """Verdict, table, notes. Colour and width are the terminal's; `NO_COLOR` and `TERM=dumb` are heeded."""
-    colour = None if os.environ.get("NO_COLOR") else "auto"  # rich itself would still write bold and dim
-    show(result, Console(file=stream, color_system=colour), explain, fit=stream.isatty())
+    # With NO_COLOR rich leaves out colours, but not bold and dim; without a colour system it leaves out all.
+    console = Console(file=stream, color_system=None if os.environ.get("NO_COLOR") else "auto")
+    show(result, console, explain, fit=stream.isatty())
 
 
 def show(result: Result, console: Console, explain: bool = False, *, fit: bool = True) -> None:
