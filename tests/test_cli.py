@@ -232,7 +232,7 @@ def test_an_overlay_is_used(call: Call, tmp_path: Path, monkeypatch: pytest.Monk
     overlay = tmp_path / "mine.yaml"
     overlay.write_text(
         "accelerators:\n  my-h100:\n    base: h100-sxm\n    title: mine\n    memory: {bytes_per_s: 2.0e+12}\n"
-        "    confidence: medium\n    sources: [bench]\nsources:\n  bench: {title: own run, kind: measurement}\n",
+        "    confidence: medium\n    sources: [run]\nsources:\n  run: {title: own run, kind: measurement}\n",
         encoding="utf-8",
     )
     _, out, _ = call(f"speedup --alpha 0.7 --hardware my-h100 --hardware-file {overlay} -f json")

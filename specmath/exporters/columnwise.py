@@ -27,5 +27,8 @@ def encoded(column: np.ndarray[Any, Any] | Sequence[Cell], encode: Callable[[Cel
     # Equal values of several types (1, 1.0, True) are written differently; lists have no hash.
     if len(kinds - {type(None)}) > 1 or list in kinds or len(set(values[:_SAMPLE])) * 2 > _SAMPLE:
         return map(encode, values)
-    texts = {value: encode(value) for value in set(values)}
+    distinct = set(values)
+    if float in kinds and 0.0 in distinct:  # equal to -0.0, and written differently too
+        return map(encode, values)
+    texts = {value: encode(value) for value in distinct}
     return map(texts.__getitem__, values)
