@@ -66,7 +66,7 @@ class AcceptanceAxis:
     def inputs(self) -> dict[str, Cell]:
         """The axis as the `inputs` of a result tell it."""
         return {
-            "law": brief(np.unique(self.labels)),
+            "law": brief(np.array(sorted(set(self.labels.tolist())), dtype=object)),
             "alpha": brief(self.alpha[np.isfinite(self.alpha)]),
         }
 

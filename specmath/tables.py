@@ -21,7 +21,6 @@ from typing import Any, Final, TextIO
 
 from specmath.errors import AccessError, InputError
 from specmath.exporters.readable import derivation_of, notes_of
-from specmath.files import atomic_write
 from specmath.results import Result
 
 _EXPORTERS: Final = {
@@ -77,6 +76,8 @@ def save(result: Result, path: str | Path, format: str | None = None, *, explain
         InputError: for an unknown ending or format, or too many rows for a reader's format.
         AccessError: where the file cannot be written, or pyarrow is missing.
     """
+    from specmath.files import atomic_write  # brings hashlib, through secrets
+
     chosen = format or format_of(path)
     exporter = _exporter(chosen)
     with atomic_write(path) as file:

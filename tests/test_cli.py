@@ -239,7 +239,7 @@ def test_an_overlay_is_used(call: Call, tmp_path: Path, monkeypatch: pytest.Monk
     assert json.loads(out)["inputs"]["memory_bytes_per_s"] == 2e12
     monkeypatch.setenv("SPECMATH_HARDWARE", str(overlay))
     _, out, _ = call("show hardware my-h100 -f json")
-    assert json.loads(out)["inputs"]["name"] == "my-h100"
+    assert json.loads(out)["inputs"]["hardware"] == "my-h100"
 
 
 def test_version_and_help(call: Call) -> None:

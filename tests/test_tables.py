@@ -129,10 +129,10 @@ def test_csv_holds_every_digit_and_every_row() -> None:
     assert written(sweep(), "csv").count("\r\n") == 5
 
 
-@pytest.mark.parametrize("cells", [[1, 1.0, True], [0.0, -0.0, None], [-0.0, 0.0, 0]])
-def test_equal_cells_keep_their_own_spelling(cells: list[Cell]) -> None:
-    spelt = [{None: "", "True": "true"}.get(cell if cell is None else repr(cell), repr(cell)) for cell in cells]
-    assert [row[0] for row in from_csv(written(fake({"x": cells, "n": [1, 2, 3]}), "csv"))[1:]] == spelt
+@pytest.mark.parametrize("spelt", ["1 1.0 true", "0.0 -0.0 0", "-0.0 0.0 -0.0"])
+def test_equal_cells_keep_their_own_spelling(spelt: str) -> None:
+    rows = from_csv(written(fake({"x": [json.loads(text) for text in spelt.split()]}), "csv"))
+    assert [row[0] for row in rows[1:]] == spelt.split()
 
 
 def test_csv_of_one_column_keeps_its_empty_rows() -> None:

@@ -1,4 +1,7 @@
-"""From the text of options to the records of the library: acceptance laws and step-time sources."""
+"""From the text of options to the records of the library: acceptance laws and step-time sources.
+
+Start-up is a feature: what one law alone needs is imported by the reader of that law.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +16,14 @@ from specmath.acceptance_axis import AcceptanceAxis
 from specmath.axes import parse_axis, parse_linear, parse_record, parse_vector
 from specmath.catalogue import load_hardware
 from specmath.checks import require_count, require_range
-from specmath.cli.options import AcceptanceOptions, HardwareOptions, RatioOptions
+from specmath.cli.options import LAWS, AcceptanceOptions, HardwareOptions, RatioOptions
 from specmath.errors import InputError
-from specmath.estimation import alpha_from_acceptance_length, alpha_from_accepted_over_drafted
 from specmath.laws import AcceptanceLaw
-from specmath.mixtures import ContextAcceptance, LookupAcceptance
 from specmath.model import model_from_counts
 from specmath.sources import Ratios, Roofline, StepTimeSource, roofline_cases
-from specmath.trees import best_tree, uniform_tree
 from specmath.units import parse_quantity
 
 DEFAULT_HARDWARE, DEFAULT_TARGET, DEFAULT_DRAFT, DEFAULT_DTYPE = "h100-sxm", "70B", "1B", "bf16"
-
-LAWS = ("alpha", "acceptance_length", "accepted_over_drafted", "rates", "beta", "ranks", "alpha_at")
-"""Options that name the acceptance law; they exclude each other."""
-
 
 _OPTION_OF = {
     "a": "beta",
@@ -65,6 +61,8 @@ def acceptance_laws(options: AcceptanceOptions, k: list[int]) -> list[Acceptance
     laws = _LAW_READERS[kind](getattr(options, kind), options, k)
     if options.match_rate is None:
         return laws
+    from specmath.mixtures import LookupAcceptance
+
     matched = AcceptanceAxis.of(laws)
     return [LookupAcceptance(match_rate(options), matched.law(i)) for i in range(len(matched))]
 
@@ -154,11 +152,15 @@ def _constant(text: str, options: AcceptanceOptions, k: list[int]) -> list[Accep
 
 
 def _from_length(text: str, options: AcceptanceOptions, k: list[int]) -> list[AcceptanceLaw]:
+    from specmath.estimation import alpha_from_acceptance_length
+
     lengths = parse_axis("acceptance_length", text)
     return [ConstantAcceptance(alpha_from_acceptance_length(lengths, _single(k)))]
 
 
 def _from_ratio(text: str, options: AcceptanceOptions, k: list[int]) -> list[AcceptanceLaw]:
+    from specmath.estimation import alpha_from_accepted_over_drafted
+
     ratios = parse_axis("accepted_over_drafted", text)
     return [ConstantAcceptance(alpha_from_accepted_over_drafted(ratios, _single(k)))]
 
@@ -176,6 +178,8 @@ def _beta(text: str, options: AcceptanceOptions, k: list[int]) -> list[Acceptanc
 
 
 def _tree(text: str, options: AcceptanceOptions, k: list[int]) -> list[AcceptanceLaw]:
+    from specmath.trees import best_tree, uniform_tree
+
     ranks = parse_vector("ranks", text)
     shape = only_one(
         {"tree_nodes": options.tree_nodes, "tree_branching": options.tree_branching}, "the shape of the tree"
@@ -188,6 +192,8 @@ def _tree(text: str, options: AcceptanceOptions, k: list[int]) -> list[Acceptanc
 
 
 def _by_context(text: str, options: AcceptanceOptions, k: list[int]) -> list[AcceptanceLaw]:
+    from specmath.mixtures import ContextAcceptance
+
     points = [
         (parse_quantity("alpha_at", context), _alpha_law("alpha_at", alpha))
         for context, alpha in parse_record("alpha_at", text).items()

@@ -11,7 +11,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -21,6 +21,10 @@ _hardware = partial(typer.Option, rich_help_panel="Step times: hardware and mode
 _ratio = partial(typer.Option, rich_help_panel="Step times: typed ratios, in plain decoding steps")
 _output = partial(typer.Option, rich_help_panel="Output")
 Text = str | None
+
+
+LAWS = ("alpha", "acceptance_length", "accepted_over_drafted", "rates", "beta", "ranks", "alpha_at")
+"""Options that name the acceptance law; they exclude each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +154,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     return spread
 
 
+@cache
 def _fields_as_parameters(record: Any) -> list[inspect.Parameter]:
     hints = get_type_hints(record, include_extras=True)
     return [
