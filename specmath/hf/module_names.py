@@ -1,0 +1,107 @@
+"""Lists of module names as quantisation blocks write them: full names, endings, globs, regular expressions.
+
+Published lists name modules of the checkpoint (`model.language_model.layers.*.self_attn*`), engines'
+prefixes come and go, and some hold seven hundred entries. A plain name or glob therefore matches where its
+dotted parts stand next to each other anywhere in the module's path, from the layer number on where it names
+one; `re:` entries match from the start of any of the usual full names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+_PREFIXES: Final = ("model.", "language_model.model.", "model.language_model.", "")
+_OTHER_NAMES: Final = {
+    "q_proj": ("qkv_proj", "W_pack", "query_key_value", "c_attn", "Wqkv"),
+    "k_proj": ("qkv_proj", "W_pack", "query_key_value", "c_attn", "Wqkv"),
+    "v_proj": ("qkv_proj", "W_pack", "query_key_value", "c_attn", "Wqkv"),
+    "gate_proj": ("gate_up_proj", "w1"),
+    "up_proj": ("gate_up_proj", "w3"),
+    "down_proj": ("w2",),
+    "q_a_proj": ("fused_qkv_a_proj",),
+    "shared_experts": ("shared_expert", "shared_mlp"),
+    "mlp": ("block_sparse_moe", "feed_forward", "moe", "mixer"),
+    "self_attn": ("attention", "mixer"),
+    "gate": ("router",),
+    "mixer": ("mamba", "linear_attn"),
+}
+"""What other checkpoints call the same module."""
+_MAX_PATTERN: Final = 2_000
+
+
+class ModuleNames:
+    """A set of module name patterns; `covers` tells whether a path is in it."""
+
+    __slots__ = ("_cache", "_compiled", "_literal", "_regexes")
+
+    def __init__(self, patterns: Iterable[object]) -> None:
+        self._literal: set[str] = set()
+        self._cache: dict[str, bool] = {}
+        globs: list[str] = []
+        regexes: list[str] = []
+        for pattern in patterns:
+            if not isinstance(pattern, str) or not pattern or len(pattern) > _MAX_PATTERN:
+                continue
+            if pattern.startswith("re:"):
+                regexes.append(pattern[3:])
+            elif "*" in pattern:
+                globs.append(re.escape(_from_layer(pattern)).replace(r"\*", ".*"))
+            else:
+                self._literal.add(_from_layer(pattern))
+        self._compiled = [re.compile(rf"(?:^|\.)(?:{glob})(?:$|\.)") for glob in globs]
+        self._regexes = [compiled for text in regexes if (compiled := _compiled(text)) is not None]
+
+    def covers(self, path: str, layer: int | None) -> bool:
+        """Whether the module at `path`, in that layer or outside all layers, is named."""
+        full = path if layer is None else f"layers.{layer}.{path}"
+        if full not in self._cache:
+            self._cache[full] = any(self._names(candidate) for candidate in _spellings(full))
+        return self._cache[full]
+
+    def _names(self, full: str) -> bool:
+        if self._literal and not self._literal.isdisjoint(_runs(full)):
+            return True
+        if any(pattern.search(full) for pattern in self._compiled):
+            return True
+        return any(regex.match(prefix + full) for regex in self._regexes for prefix in _PREFIXES)
+
+
+def _from_layer(pattern: str) -> str:
+    """The pattern without what stands before `layers.`, so that wrappers do not matter."""
+    head, found, rest = pattern.partition("layers.")
+    if found and not head.endswith("mtp."):
+        return f"layers.{rest}"
+    return pattern.removeprefix("model.").removeprefix("language_model.")
+
+
+def _runs(full: str) -> set[str]:
+    """Every run of dotted parts of a path: `a.b.c` gives a, a.b, a.b.c, b, b.c, c."""
+    parts = full.split(".")
+    return {
+        ".".join(parts[first:last])
+        for first in range(len(parts))
+        for last in range(first + 1, len(parts) + 1)
+    }
+
+
+def _spellings(full: str) -> list[str]:
+    """The path under its own and other checkpoints' names, one part replaced at a time or two."""
+    spellings = [full]
+    for index, part in enumerate(full.split(".")):
+        for other in _OTHER_NAMES.get(part, ()):
+            replaced = []
+            for spelling in spellings:
+                parts = spelling.split(".")
+                parts[index] = other
+                replaced.append(".".join(parts))
+            spellings = list(dict.fromkeys(spellings + replaced))
+    return spellings
+
+
+def _compiled(text: str) -> re.Pattern[str] | None:
+    try:
+        return re.compile(text)
+    except re.error:
+        return None

@@ -1,0 +1,382 @@
+"""Quantisation blocks: which module is stored how.
+
+A block becomes a `Scheme`: rules from module names to formats, a list of exclusions, and a default for
+the linear layers no rule names. Embedding, head, norms and router keep 16 bits unless a rule names them.
+Scales and zero points are counted: a block of values shares one scale, and one zero point where the
+method has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from specmath.errors import DataError
+from specmath.hf.fields import shown
+from specmath.hf.module_names import ModuleNames
+from specmath.model import QUANTIZED_ROLES
+from specmath.number_formats import NumberFormat, scaled
+
+_REACHED: Final = QUANTIZED_ROLES | {"experts"}
+_PER_TENSOR: Final = 0
+"""Block size that stands for one scale a tensor, too little to count."""
+_PER_CHANNEL: Final = -1
+"""Block size that stands for one scale a row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """Bits, block and scales of a quantised matrix; the bytes follow once its width is known.
+
+    Attributes:
+        name: Name of the format.
+        bits: Bits of one value.
+        block: Values that share a scale; 0 for a whole tensor, -1 for a row.
+        scale_bytes: Bytes of a scale.
+        zero_bytes: Bytes of a zero point.
+        compute_dtype: Dtype of the product; None for that of the activations.
+    """
+
+    name: str
+    bits: float
+    block: int
+    scale_bytes: float = 2.0
+    zero_bytes: float = 0.0
+    compute_dtype: str | None = None
+
+    def at(self, in_features: int) -> NumberFormat:
+        """The format of a matrix whose rows are `in_features` long."""
+        block = in_features if self.block == _PER_CHANNEL else self.block
+        width = self.bits / 8
+        if block > 0:
+            width = scaled(self.bits, block, scale_bytes=self.scale_bytes, zero_bytes=self.zero_bytes)
+        return NumberFormat(name=self.name, bytes_per_param=width, compute_dtype=self.compute_dtype)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheme:
+    """What a quantisation block says, ready to be asked per module.
+
+    Attributes:
+        name: Method, for the list of what was read.
+        default: Format of linear layers that no rule names; None leaves them alone.
+        rules: Module names and their format; None in a rule leaves them alone. The first match counts.
+        excluded: Modules left alone.
+        experts_only: True where only routed experts are quantised (gpt-oss).
+        kv_cache_dtype: Dtype of the cache; None where the block names none.
+    """
+
+    name: str
+    default: Packed | None
+    rules: tuple[tuple[ModuleNames, Packed | None], ...] = ()
+    excluded: ModuleNames
+    experts_only: bool = False
+    kv_cache_dtype: str | None = None
+
+    def packed(self, path: str, layer: int | None, role: str) -> Packed | None:
+        """How a module is packed, or None where it keeps the plain dtype."""
+        if self.excluded.covers(path, layer):
+            return None
+        for names, packed in self.rules:
+            if names.covers(path, layer):
+                return packed
+        reached = role == "experts" if self.experts_only else role in _REACHED
+        return self.default if reached else None
+
+
+def read_scheme(block: Any, where: str) -> Scheme | None:
+    """The scheme of a `quantization_config` or of an `hf_quant_config.json`; None where there is none."""
+    if block is None:
+        return None
+    if not isinstance(block, Mapping):
+        raise DataError(where, f"quantization_config: must be a table, got {shown(block)}")
+    inner = block.get("quantization")
+    flat = {**block, **inner} if isinstance(inner, Mapping) else dict(block)
+    method = str(flat.get("quant_method") or _guessed_method(flat)).lower().replace("_", "-")
+    if not method:
+        raise DataError(where, "quantization_config: quant_method is missing, and no field tells the method")
+    reader = _READERS.get(method)
+    if reader is None:
+        known = ", ".join(sorted(_READERS))
+        raise DataError(where, f"quantization_config: quant_method {method!r} is not known; one of {known}")
+    return reader(flat, where)
+
+
+def _guessed_method(block: Mapping[str, Any]) -> str:
+    """The method of a block that names none, by a field only that method has."""
+    for field, method in (
+        ("quant_algo", "modelopt"),
+        ("config_groups", "compressed-tensors"),
+        ("load_in_4bit", "bitsandbytes"),
+        ("w_bit", "awq"),
+        ("desc_act", "gptq"),
+        ("weight_block_size", "fp8"),
+    ):
+        if field in block:
+            return method
+    return ""
+
+
+def _number(block: Mapping[str, Any], where: str, *names: str, default: int | None = None) -> int:
+    for name in names:
+        value = block.get(name)
+        if value is None:
+            continue
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or value != value
+            or abs(value) > 2**20
+        ):
+            raise DataError(where, f"quantization_config.{name}: must be a number, got {shown(value)}")
+        return int(value)
+    if default is None:
+        raise DataError(where, f"quantization_config.{names[0]}: is missing")
+    return default
+
+
+def _names(block: Mapping[str, Any], *fields: str) -> list[object]:
+    found: list[object] = []
+    for field in fields:
+        value = block.get(field)
+        found += value if isinstance(value, list) else [value] if isinstance(value, str) else []
+    return found
+
+
+_EXCLUDED_IN: Final = (
+    "ignore",
+    "ignored_layers",
+    "exclude",
+    "exclude_modules",
+    "modules_to_not_convert",
+    "modules_to_skip",
+    "llm_int8_skip_modules",
+)
+
+
+def _excluded(block: Mapping[str, Any]) -> ModuleNames:
+    return ModuleNames(_names(block, *_EXCLUDED_IN))
+
+
+def _fp8(block: Mapping[str, Any], where: str) -> Scheme:
+    """FP8 with a scale a block of 128 x 128, a row or a tensor; experts may be in another format."""
+    size = block.get("weight_block_size")
+    sizes = size if isinstance(size, list) and size else [_PER_TENSOR]
+    area = 1
+    for length in sizes:
+        area *= _number({"weight_block_size": length}, where, "weight_block_size")
+    activations = "fp8" if block.get("activation_scheme") is not None else None
+    packed = Packed(name="fp8", bits=8, block=area, scale_bytes=4, compute_dtype=activations)
+    rules: list[tuple[ModuleNames, Packed | None]] = []
+    expert_algo = block.get("moe_quant_algo") or block.get("expert_dtype")
+    if expert_algo is not None:
+        rules.append((ModuleNames(["experts"]), _by_algorithm(str(expert_algo), block, where)))
+    return Scheme(
+        name="fp8",
+        default=packed,
+        rules=tuple(rules),
+        excluded=_excluded(block),
+        kv_cache_dtype=_cache_dtype(block),
+    )
+
+
+def _fbgemm(block: Mapping[str, Any], where: str) -> Scheme:
+    packed = Packed(name="fp8", bits=8, block=_PER_CHANNEL, scale_bytes=4, compute_dtype="fp8")
+    return Scheme(name="fbgemm_fp8", default=packed, excluded=_excluded(block))
+
+
+def _integer(block: Mapping[str, Any], where: str) -> Scheme:
+    """AWQ, GPTQ and AutoRound: integers in groups with a 16-bit scale and a packed zero point."""
+    bits = _number(block, where, "bits", "w_bit")
+    group = _number(block, where, "group_size", "q_group_size", default=128)
+    packed = _grouped(bits, group)
+    rules: list[tuple[ModuleNames, Packed | None]] = []
+    for names, own in (*_table(block.get("dynamic")).items(), *_table(block.get("extra_config")).items()):
+        negative, plain = names.startswith("-:"), names.removeprefix("-:").removeprefix("+:")
+        pattern = f"re:{plain}" if names[:2] in ("-:", "+:") else plain
+        own_bits = _number(_table(own), where, "bits", default=bits)
+        own_group = _number(_table(own), where, "group_size", default=group)
+        rules.append(
+            (ModuleNames([pattern]), None if negative or own_bits >= 16 else _grouped(own_bits, own_group))
+        )
+    if block.get("lm_head") is True:
+        rules.append((ModuleNames(["lm_head"]), packed))
+    return Scheme(name=f"int{bits}", default=packed, rules=tuple(rules), excluded=_excluded(block))
+
+
+def _grouped(bits: int, group: int) -> Packed:
+    block = _PER_CHANNEL if group <= 0 else group
+    return Packed(name=f"int{bits}", bits=bits, block=block, scale_bytes=2, zero_bytes=bits / 8)
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _bitsandbytes(block: Mapping[str, Any], where: str) -> Scheme:
+    if block.get("load_in_4bit") or block.get("_load_in_4bit"):
+        nested = block.get("bnb_4bit_use_double_quant")
+        scale = 1 + 4 / 256 if nested else 4
+        packed = Packed(name="nf4", bits=4, block=64, scale_bytes=scale)
+    else:
+        packed = Packed(name="int8", bits=8, block=_PER_CHANNEL, scale_bytes=4, compute_dtype="int8")
+    return Scheme(name="bitsandbytes", default=packed, excluded=_excluded(block))
+
+
+def _groups(block: Mapping[str, Any], where: str) -> Scheme:
+    """compressed-tensors and the newer ModelOpt files: groups of targets, each with its own weights."""
+    default: Packed | None = None
+    rules: list[tuple[ModuleNames, Packed | None]] = []
+    for group in _table(block.get("config_groups")).values():
+        packed = _compressed(_table(_table(group).get("weights")), group, block, where)
+        targets = _names(_table(group), "targets")
+        if "Linear" in targets or not targets:
+            default = packed
+        named = [target for target in targets if target != "Linear"]
+        if named:
+            rules.append((ModuleNames(named), packed))
+    own = [
+        (ModuleNames([name]), _by_algorithm(str(_table(layer).get("quant_algo")), _table(layer), where))
+        for name, layer in _table(block.get("quantized_layers")).items()
+    ]
+    return Scheme(
+        name=str(block.get("quant_method") or "compressed-tensors"),
+        default=default,
+        rules=(*own, *rules),
+        excluded=_excluded(block),
+        kv_cache_dtype=_cache_dtype(block),
+    )
+
+
+def _compressed(
+    weights: Mapping[str, Any], group: Any, block: Mapping[str, Any], where: str
+) -> Packed | None:
+    if not weights:
+        return None
+    bits = _number(weights, where, "num_bits", default=8)
+    floating = weights.get("type") == "float"
+    inputs = _table(_table(group).get("input_activations"))
+    size = _number(weights, where, "group_size", default=_PER_TENSOR)
+    if weights.get("strategy") == "channel":
+        size = _PER_CHANNEL
+    if weights.get("strategy") == "block":
+        size = _block_area(weights, where)
+    layout = str(_table(group).get("format") or block.get("format") or "")
+    if floating and bits == 4:
+        tiny = "mxfp4" if "mxfp4" in layout or size == 32 else "nvfp4"
+        return Packed(
+            name=tiny, bits=4, block=size or 16, scale_bytes=1, compute_dtype="fp4" if inputs else None
+        )
+    compute = None
+    if inputs:
+        compute = "fp8" if floating and _number(inputs, where, "num_bits", default=8) == 8 else "int8"
+    name = f"fp{bits}" if floating else f"int{bits}"
+    zero = 0.0 if weights.get("symmetric", True) else bits / 8
+    return Packed(name=name, bits=bits, block=size, scale_bytes=2, zero_bytes=zero, compute_dtype=compute)
+
+
+def _block_area(weights: Mapping[str, Any], where: str) -> int:
+    structure = weights.get("block_structure")
+    if not isinstance(structure, list) or not structure:
+        return _PER_TENSOR
+    area = 1
+    for length in structure:
+        area *= _number({"block_structure": length}, where, "block_structure")
+    return area
+
+
+_ALGORITHMS: Final[dict[str, Packed | None]] = {
+    "fp8": Packed(name="fp8", bits=8, block=_PER_TENSOR, compute_dtype="fp8"),
+    "fp8-pb-wo": Packed(name="fp8", bits=8, block=128 * 128, scale_bytes=4),
+    "fp8-per-channel-per-token": Packed(
+        name="fp8", bits=8, block=_PER_CHANNEL, scale_bytes=4, compute_dtype="fp8"
+    ),
+    "nvfp4": Packed(name="nvfp4", bits=4, block=16, scale_bytes=1, compute_dtype="fp4"),
+    "nvfp4-awq": Packed(name="nvfp4", bits=4, block=16, scale_bytes=1, compute_dtype="fp4"),
+    "w4a16-nvfp4": Packed(name="nvfp4", bits=4, block=16, scale_bytes=1),
+    "mxfp4": Packed(name="mxfp4", bits=4, block=32, scale_bytes=1),
+    "fp4": Packed(name="mxfp4", bits=4, block=32, scale_bytes=1, compute_dtype="fp8"),
+    "w4a8-mxfp4-fp8": Packed(name="mxfp4", bits=4, block=32, scale_bytes=1, compute_dtype="fp8"),
+    "mxfp8": Packed(name="mxfp8", bits=8, block=32, scale_bytes=1, compute_dtype="fp8"),
+    "w4a16-awq": Packed(name="int4", bits=4, block=128, scale_bytes=2),
+    "w4a16": Packed(name="int4", bits=4, block=128, scale_bytes=2),
+    "w4a8-awq": Packed(name="int4", bits=4, block=128, scale_bytes=2, compute_dtype="fp8"),
+    "w8a16": Packed(name="int8", bits=8, block=_PER_CHANNEL, scale_bytes=2),
+    "int8": Packed(name="int8", bits=8, block=_PER_CHANNEL, scale_bytes=2, compute_dtype="int8"),
+    "w8a8-sq-per-channel": Packed(
+        name="int8", bits=8, block=_PER_CHANNEL, scale_bytes=2, compute_dtype="int8"
+    ),
+    "bf16": None,
+    "none": None,
+    "": None,
+}
+"""ModelOpt's names of layouts; None leaves the weights alone."""
+
+
+def _by_algorithm(algorithm: str, block: Mapping[str, Any], where: str) -> Packed | None:
+    key = algorithm.lower().replace("_", "-")
+    if key not in _ALGORITHMS:
+        raise DataError(where, f"quantization_config.quant_algo: {algorithm!r} is not known")
+    packed = _ALGORITHMS[key]
+    size = _number(block, where, "group_size", default=packed.block if packed else 0)
+    if packed is None or size <= 0 or packed.block <= 0 or packed.block > 1024:
+        return packed
+    return Packed(
+        name=packed.name,
+        bits=packed.bits,
+        block=size,
+        scale_bytes=packed.scale_bytes,
+        zero_bytes=packed.zero_bytes,
+        compute_dtype=packed.compute_dtype,
+    )
+
+
+def _modelopt(block: Mapping[str, Any], where: str) -> Scheme | None:
+    """ModelOpt: one algorithm, or a table of layers for mixed precision."""
+    if "config_groups" in block:
+        return _groups(block, where)
+    algorithm = str(block.get("quant_algo") or "")
+    mixed = algorithm.upper() == "MIXED_PRECISION"
+    own = tuple(
+        (ModuleNames([name]), _by_algorithm(str(_table(layer).get("quant_algo")), _table(layer), where))
+        for name, layer in _table(block.get("quantized_layers")).items()
+    )
+    return Scheme(
+        name=algorithm or "modelopt",
+        default=None if mixed else _by_algorithm(algorithm, block, where),
+        rules=own,
+        excluded=_excluded(block),
+        kv_cache_dtype=_cache_dtype(block),
+    )
+
+
+def _mxfp4(block: Mapping[str, Any], where: str) -> Scheme:
+    return Scheme(name="mxfp4", default=_ALGORITHMS["mxfp4"], excluded=_excluded(block), experts_only=True)
+
+
+def _cache_dtype(block: Mapping[str, Any]) -> str | None:
+    scheme, algorithm = _table(block.get("kv_cache_scheme")), block.get("kv_cache_quant_algo")
+    if scheme:
+        kind = "fp8" if scheme.get("type") == "float" else "int8"
+        return {8: kind, 4: "nvfp4" if kind == "fp8" else "int4"}.get(scheme.get("num_bits", 8))
+    named = str(algorithm).lower() if algorithm else ""
+    return named if named in ("fp8", "int8", "nvfp4") else None
+
+
+_READERS: Final[dict[str, Callable[[Mapping[str, Any], str], Scheme | None]]] = {
+    "fp8": _fp8,
+    "fbgemm-fp8": _fbgemm,
+    "awq": _integer,
+    "awq-marlin": _integer,
+    "gptq": _integer,
+    "gptq-marlin": _integer,
+    "auto-round": _integer,
+    "intel/auto-round": _integer,
+    "bitsandbytes": _bitsandbytes,
+    "compressed-tensors": _groups,
+    "modelopt": _modelopt,
+    "modelopt-fp4": _modelopt,
+    "modelopt-mixed": _modelopt,
+    "mxfp4": _mxfp4,
+}
