@@ -165,7 +165,7 @@ def _resolved(name: str) -> str | None:
 
 
 def _squeezed(name: str) -> str:
-    return re.sub(r"[-_. ]", "", _TUNING.sub("", name))
+    return re.sub(r"[-_ ]", "", _TUNING.sub("", name))
 
 
 def _nearby(name: str) -> list[str]:

@@ -32,6 +32,12 @@ class Formats:
         packed = self.scheme.packed(weight.path, layer, weight.role)
         return self.plain if packed is None else packed.at(weight.in_features)
 
+    def distinct(self, layers: tuple[int, ...]) -> list[tuple[int, int]]:
+        """Layers to ask one by one, each with the number of layers it stands for."""
+        if self.scheme is None or not self.scheme.numbered:
+            return [(layers[0], len(layers))]
+        return [(layer, 1) for layer in layers]
+
     def compute_dtype(self, number_format: NumberFormat) -> str:
         """The dtype of the product of weights in that format."""
         return number_format.compute_dtype or self.dtype
@@ -56,12 +62,9 @@ def weight_groups(
     for weight in outside:
         add(weight, None, 1)
     for block in blocks:
-        for weight in block.part.weights:
-            if formats.scheme is None or not weight.in_features:
-                add(weight, block.layers[0], len(block.layers))
-            else:
-                for layer in block.layers:
-                    add(weight, layer, 1)
+        for layer, times in formats.distinct(block.layers):
+            for weight in block.part.weights:
+                add(weight, layer, times)
     return tuple(
         WeightGroup(
             name=role,
@@ -81,10 +84,10 @@ def expert_groups(blocks: Sequence[Block], formats: Formats) -> tuple[ExpertGrou
     for block in blocks:
         for experts in block.part.experts:
             params = sum(weight.params for weight in experts.weights)
-            for layer in block.layers:
+            for layer, times in formats.distinct(block.layers):
                 width, compute = _expert_format(experts, layer, formats)
                 identity = (experts.n_experts, experts.top_k, params, width, compute)
-                counts[identity] = counts.get(identity, 0) + 1
+                counts[identity] = counts.get(identity, 0) + times
     return tuple(
         ExpertGroup(
             n_layers=n_layers,

@@ -16,7 +16,7 @@ from specmath.hf.families_common import (
 )
 from specmath.hf.fields import Fields, Traits, key
 from specmath.hf.patterns import alternating, every_nth_full, repeated, typed, window_or_full, windowed
-from specmath.hf.weights import Weight, matrix
+from specmath.hf.weights import Weight, matrix, vector
 
 _TIED: Final[Traits] = {"tie": key("tie_word_embeddings", default=True)}
 
@@ -216,6 +216,22 @@ def _relative_positions(fields: Fields) -> list[Weight]:
     )
 
 
+def _numbers(count: int) -> Any:
+    """A few learned numbers in every layer."""
+    return lambda fields: [vector("act_fn", count)]
+
+
+def _differential(fields: Fields) -> list[Weight]:
+    """Two pairs of vectors a layer weigh the two softmax maps of differential attention."""
+    return [vector("self_attn.lambda", 4 * fields.count("head_dim"))]
+
+
+def _sub_norms(fields: Fields) -> list[Weight]:
+    """BitNet normalises before the output projections too."""
+    inner, width = fields.count("n_heads") * fields.count("head_dim"), fields.count("mlp_width")
+    return [vector("self_attn.attn_sub_norm", inner), vector("mlp.ffn_sub_norm", width)]
+
+
 FAMILIES: Final[dict[str, Traits]] = {
     "llama": LLAMA,
     "yi": LLAMA,
@@ -224,7 +240,7 @@ FAMILIES: Final[dict[str, Traits]] = {
     "ministral3": {**DECODER, "window": _window(), "mixers": windowed},
     "mistral3": MISTRAL,
     "arcee": {**LLAMA, "gated": False},
-    "apertus": {**LLAMA, "gated": False, "mlp_bias": False, "qk_norm": "head", "xielu": True},
+    "apertus": {**LLAMA, "gated": False, "mlp_bias": False, "qk_norm": "head", "layer_extras": _numbers(2)},
     "cwm": {
         **LLAMA,
         "window": _window(8192),
@@ -340,8 +356,8 @@ FAMILIES: Final[dict[str, Traits]] = {
         "o_bias": key("use_bias", default=False),
         "mlp_bias": key("use_bias", default=False),
     },
-    "diffllama": LLAMA,
-    "bitnet": {**LLAMA, "mlp_bias": False},
+    "diffllama": {**LLAMA, "mlp_bias": False, "layer_extras": _differential},
+    "bitnet": {**LLAMA, "mlp_bias": False, "layer_extras": _sub_norms},
     "nemotron": {**LLAMA, "gated": False, "norm": "layernorm"},
     "persimmon": {
         **OLD_STYLE,

@@ -104,7 +104,7 @@ GEMMA4: Final[Traits] = {
     "expert_width": key("moe_intermediate_size", "expert_intermediate_size", default=0, null=0, quiet=True),
     "head_dim": key("head_dim", default=256),
     "v_head_dim": same_as("head_dim"),
-    "global_head_dim": key("global_head_dim", default=same_as("head_dim"), quiet=True),
+    "global_head_dim": key("global_head_dim", default=512),
     "global_kv_heads": key("num_global_key_value_heads", default=same_as("n_kv_heads"), quiet=True),
     "k_eq_v": key("attention_k_eq_v", default=False, quiet=True),
     "double_wide": key("use_double_wide_mlp", default=False, quiet=True),
@@ -169,7 +169,7 @@ MIMO_V2: Final[Traits] = {
     "pattern": key("hybrid_layer_pattern"),
     "mixers": typed(_mimo_mixers),
     "swa_heads": key("swa_num_attention_heads", default=same_as("n_heads")),
-    "swa_kv_heads": key("swa_num_key_value_heads", default=same_as("n_kv_heads")),
+    "swa_kv_heads": key("swa_num_key_value_heads"),
     "swa_head_dim": key("swa_head_dim", default=same_as("head_dim")),
     "swa_v_head_dim": key("swa_v_head_dim", default=same_as("v_head_dim")),
     "window_sinks": key("add_swa_attention_sink_bias", default=True),
@@ -215,8 +215,11 @@ def _minimax_m3_mixers(fields: Fields) -> list[str]:
 
 
 def _ratios(fields: Fields) -> list[dict[str, object]]:
-    """Compression ratio of each layer; the list has an entry for the MTP layer too."""
-    return [{"ratio": ratio} for ratio in fields.per_layer("ratios", fields.count("n_layers"))]
+    """Compression ratio of each layer, by number or by kind; the list may cover the MTP layer too."""
+    kinds, rates = fields.raw("layer_types"), fields.raw("rates")
+    if fields.raw("ratios") is None and isinstance(kinds, list) and isinstance(rates, dict):
+        return [{"ratio": rates.get(kind, 0)} for kind in kinds]
+    return [{"ratio": ratio} for ratio in fields.per_layer("listed_ratios", fields.count("n_layers"))]
 
 
 DEEPSEEK_V4: Final[Traits] = {
@@ -231,7 +234,9 @@ DEEPSEEK_V4: Final[Traits] = {
     "o_lora_rank": key("o_lora_rank"),
     "o_groups": key("o_groups"),
     "window": key("sliding_window"),
-    "ratios": key("compress_ratios"),
+    "ratios": key("compress_ratios", default=None, quiet=True),
+    "rates": key("compress_rates", default=None, quiet=True),
+    "listed_ratios": key("compress_ratios"),
     "streams": key("hc_mult"),
     "mixers": repeated("compressed"),
     "ffns": moe_everywhere,
@@ -439,6 +444,7 @@ FAMILIES: Final[dict[str, Traits]] = {
     "afmoe": {
         **MOE,
         **_SHARED,
+        "router_correction": True,
         "qk_norm": "head",
         "mixer_norms": 2,
         "ffn_norms": 2,

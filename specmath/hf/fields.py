@@ -2,7 +2,7 @@
 
 A family is a dict from the code's names to a constant, which its architecture fixes, a function of the
 other fields, or a `Key`, which names the fields of the file in order of preference and the class default
-of an absent one. `Fields` resolves and checks these, and remembers which were read and which defaulted.
+of an absent one. `Fields` resolves and checks these, and remembers which were defaulted.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Traits = Mapping[str, Any]
 class Fields:
     """The fields of one configuration, seen through one family."""
 
-    __slots__ = ("_cache", "_traits", "config", "defaulted", "used", "where")
+    __slots__ = ("_cache", "_traits", "config", "defaulted", "where")
 
     def __init__(
         self,
@@ -62,12 +62,10 @@ class Fields:
         traits: Traits,
         where: str,
         *,
-        used: set[str] | None = None,
         defaulted: dict[str, Any] | None = None,
     ) -> None:
         self.config = config
         self.where = where
-        self.used: set[str] = set() if used is None else used
         self.defaulted: dict[str, Any] = {} if defaulted is None else defaulted
         self._traits = traits
         self._cache: dict[str, Any] = {}
@@ -75,7 +73,7 @@ class Fields:
     def with_traits(self, traits: Traits) -> Fields:
         """The same file with some code names fixed otherwise, for one kind of layer."""
         merged = {**self._traits, **traits}
-        return Fields(self.config, merged, self.where, used=self.used, defaulted=self.defaulted)
+        return Fields(self.config, merged, self.where, defaulted=self.defaulted)
 
     def raw(self, name: str) -> Any:
         """The value as it stands, after names, nulls and defaults."""
@@ -84,6 +82,11 @@ class Fields:
             value = self._looked_up(trait) if isinstance(trait, Key) else trait
             self._cache[name] = value(self) if callable(value) else value
         return self._cache[name]
+
+    def reads(self, file_field: str) -> bool:
+        """Whether the family has a use for a field of the file."""
+        keys = (trait for trait in self._traits.values() if isinstance(trait, Key))
+        return any(name.partition(".")[0] == file_field for trait in keys for name in trait.names)
 
     def knows(self, name: str) -> bool:
         """Whether the family has that name at all."""
@@ -155,7 +158,6 @@ class Fields:
 
     def _looked_up(self, trait: Key) -> Any:
         found_null = False
-        self.used.update(name.partition(".")[0] for name in trait.names)
         for name in trait.names:
             value = self._reached(name)
             if value is not None:

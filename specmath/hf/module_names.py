@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cache
 from typing import Final
 
 _PREFIXES: Final = ("model.", "language_model.model.", "model.language_model.", "")
@@ -29,21 +30,29 @@ _OTHER_NAMES: Final = {
 }
 """What other checkpoints call the same module."""
 _MAX_PATTERN: Final = 2_000
+_NUMBERED: Final = re.compile(r"(?<!mtp\.)layers\W{0,3}[(\[]?\d")
+"""A pattern that names single layers; all others say the same of every layer."""
 
 
 class ModuleNames:
-    """A set of module name patterns; `covers` tells whether a path is in it."""
+    """A set of module name patterns.
 
-    __slots__ = ("_cache", "_compiled", "_literal", "_regexes")
+    Attributes:
+        numbered: Whether any of them names single layers.
+    """
+
+    __slots__ = ("_cache", "_compiled", "_literal", "_regexes", "numbered")
 
     def __init__(self, patterns: Iterable[object]) -> None:
         self._literal: set[str] = set()
         self._cache: dict[str, bool] = {}
+        self.numbered = False
         globs: list[str] = []
         regexes: list[str] = []
         for pattern in patterns:
             if not isinstance(pattern, str) or not pattern or len(pattern) > _MAX_PATTERN:
                 continue
+            self.numbered = self.numbered or _NUMBERED.search(pattern) is not None
             if pattern.startswith("re:"):
                 regexes.append(pattern[3:])
             elif "*" in pattern:
@@ -57,7 +66,8 @@ class ModuleNames:
         """Whether the module at `path`, in that layer or outside all layers, is named."""
         full = path if layer is None else f"layers.{layer}.{path}"
         if full not in self._cache:
-            self._cache[full] = any(self._names(candidate) for candidate in _spellings(full))
+            head = full.removesuffix(path)
+            self._cache[full] = any(self._names(head + candidate) for candidate in _spellings(path))
         return self._cache[full]
 
     def _names(self, full: str) -> bool:
@@ -86,6 +96,7 @@ def _runs(full: str) -> set[str]:
     }
 
 
+@cache
 def _spellings(full: str) -> list[str]:
     """The path under its own and other checkpoints' names, one part replaced at a time or two."""
     spellings = [full]

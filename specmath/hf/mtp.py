@@ -79,6 +79,9 @@ def borrowed_head(vocab: int, hidden: int) -> Weight:
 
 
 def _prefixed(part: Part) -> Part:
-    return replace(
-        part, weights=tuple(replace(weight, path=f"mtp.layers.0.{weight.path}") for weight in part.weights)
-    )
+    experts = (replace(group, weights=_under_mtp(group.weights)) for group in part.experts)
+    return replace(part, weights=_under_mtp(part.weights), experts=tuple(experts))
+
+
+def _under_mtp(weights: tuple[Weight, ...]) -> tuple[Weight, ...]:
+    return tuple(replace(weight, path=f"mtp.layers.0.{weight.path}") for weight in weights)

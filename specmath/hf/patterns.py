@@ -46,9 +46,10 @@ def layer_kinds(fields: Fields) -> list[LayerKind]:
     """The kind of every layer of the model, in order."""
     n_layers = fields.count("n_layers", 0, MAX_LAYERS)
     mixers, ffns = fields.raw("mixers"), fields.raw("ffns")
+    for what, listed_kinds in (("layer_types", mixers), ("ffn_types", ffns)):
+        if len(listed_kinds) != n_layers:
+            raise fields.error(what, f"has {len(listed_kinds)} entries for {n_layers} layers")
     kinds = [LayerKind(mixer=mixer, ffn=ffn) for mixer, ffn in zip(mixers, ffns, strict=True)]
-    if len(kinds) != n_layers:
-        raise fields.error("n_layers", f"is {n_layers}, but the layer pattern has {len(kinds)} entries")
     for name in _PER_LAYER:
         if fields.knows(name) and _is_listed(fields, name):
             values = fields.per_layer(name, n_layers)

@@ -74,6 +74,11 @@ class Scheme:
     experts_only: bool = False
     kv_cache_dtype: str | None = None
 
+    @property
+    def numbered(self) -> bool:
+        """Whether any rule or exclusion names single layers."""
+        return self.excluded.numbered or any(names.numbered for names, _ in self.rules)
+
     def packed(self, path: str, layer: int | None, role: str) -> Packed | None:
         """How a module is packed, or None where it keeps the plain dtype."""
         if self.excluded.covers(path, layer):

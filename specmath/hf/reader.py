@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, Final
 
 from specmath.errors import DataError
@@ -95,6 +94,8 @@ def _family(config: Mapping[str, Any], where: str) -> tuple[str, Traits, list[st
         return known, FAMILIES[known], [sentence]
     if named in (None, ""):
         raise DataError(where, "model_type: is missing, and architectures names none that is known")
+    from difflib import get_close_matches  # only an error pays for this import
+
     near = get_close_matches(str(named).lower(), list(FAMILIES), n=3)
     hint = f"; nearest: {', '.join(near)}" if near else ""
     raise DataError(
@@ -169,7 +170,7 @@ def _refuse_unread(fields: Fields) -> None:
     """A field that changes the layout but means nothing to the family would make every count wrong."""
     for field in _SHAPING:
         value = fields.config.get(field)
-        if value and field not in fields.used:
+        if value and not fields.reads(field):
             family = fields.config.get("model_type")
             problem = f"{shown(value)} is no part of the {family!r} layout as known here"
             raise DataError(fields.where, f"{field}: {problem}")
