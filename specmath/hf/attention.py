@@ -8,7 +8,7 @@ heads; its work is that of the absorbed form used in decoding, 2 x heads x (2 x 
 from __future__ import annotations
 
 from specmath.hf.fields import Fields
-from specmath.hf.weights import Cache, Part, Weight, matrix, norm, vector
+from specmath.hf.weights import Cache, Experts, Part, Weight, matrix, norm, vector
 
 _ATTN = "self_attn"
 
@@ -66,6 +66,24 @@ def _head_norms(fields: Fields, heads: int, kv_heads: int, width: int, borrows: 
     norm_kind = fields.text("qk_norm_kind")
     queries = norm(fields, f"{_ATTN}.q_norm", per_query, norm_kind)
     return queries if borrows else queries + norm(fields, f"{_ATTN}.k_norm", per_key, norm_kind)
+
+
+def mixture(fields: Fields) -> Part:
+    """Mixture of attention heads (JetMoE): routed query and output maps over one set of keys and values."""
+    hidden, kv_heads, width = fields.count("hidden"), fields.count("n_kv_heads"), fields.count("head_dim")
+    n_experts, top_k, inner = fields.count("n_experts"), fields.count("top_k"), kv_heads * width
+    expert = (
+        *matrix(f"{_ATTN}.experts.input_linear", "experts", inner, hidden),
+        *matrix(f"{_ATTN}.experts.output_linear", "experts", hidden, inner),
+    )
+    weights = matrix(f"{_ATTN}.kv_proj", "attention", 2 * inner, hidden)
+    weights += matrix(f"{_ATTN}.router", "router", n_experts, hidden)
+    cache = Cache(name="full", elements=2 * inner, flops_per_pair=4 * top_k * inner, kv_heads=kv_heads)
+    return Part(
+        weights=(*weights, vector(f"{_ATTN}.bias", hidden)),
+        caches=(cache,),
+        experts=(Experts(n_experts=n_experts, top_k=top_k, weights=expert),),
+    )
 
 
 def latent(fields: Fields, name: str = "mla") -> Part:

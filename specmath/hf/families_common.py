@@ -150,6 +150,7 @@ MOE: Final[Traits] = {
     "shared_count": SHARED_COUNT,
     "shared_width": 0,
     "shared_gate": False,
+    "router_rows": same_as("n_experts"),
     "router_bias": False,
     "router_correction": False,
     "expert_bias": False,

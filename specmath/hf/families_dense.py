@@ -249,8 +249,15 @@ FAMILIES: Final[dict[str, Traits]] = {
     },
     "granite": LLAMA,
     "helium": LLAMA,
+    "hyperclovax": {
+        **LLAMA,
+        "post_norm": key("use_post_norm", default=True),
+        "mixer_norms": lambda fields: 1 + fields.flag("post_norm"),
+        "ffn_norms": lambda fields: 1 + fields.flag("post_norm"),
+    },
+    "granite_swa": {**LLAMA, **_TIED, "sinks": True, "window": _window(128), "mixers": typed(windowed)},
     "iquestcoder": LLAMA,
-    "exaone": {**LLAMA, "n_layers": key("num_layers", "num_hidden_layers"), "mlp_bias": False},
+    "exaone": {**LLAMA, "n_layers": key("num_layers", "num_hidden_layers")},
     "seed_oss": {
         **LLAMA,
         "qkv_bias": key("attention_bias", default=True),
@@ -276,7 +283,7 @@ FAMILIES: Final[dict[str, Traits]] = {
     "orion": {**DECODER, "norm": "layernorm"},
     "xverse": DECODER,
     "minicpm": {**LLAMA, **_TIED, "mlp_bias": False},
-    "minicpm3": {**LLAMA, **MLA, **_TIED, "mlp_bias": False},
+    "minicpm3": {**LLAMA, **MLA, **_TIED},
     "youtu": {**LLAMA, **MLA, **_TIED, "mlp_bias": False},
     "qwen": {
         **DECODER,
@@ -365,9 +372,16 @@ FAMILIES: Final[dict[str, Traits]] = {
         "qk_norm": lambda fields: "head" if fields.flag("qk") else "none",
         "qk": key("qk_layernorm", default=True),
     },
-    "jais2": {**OLD_STYLE, "tie": key("tie_word_embeddings", default=False)},
+    "jais2": {
+        **OLD_STYLE,
+        "tie": key("tie_word_embeddings", default=False),
+        "qkv_bias": key("attention_bias", default=True),
+        "o_bias": key("attention_bias", default=True),
+        "mlp_bias": key("mlp_bias", default=True),
+    },
     "nanochat": {**DECODER, "norm": "none", "gated": False},
     "gpt2": GPT2,
+    "gpt_sw3": GPT2,
     "gpt_bigcode": {
         **GPT2,
         "multi_query": key("multi_query", default=True),

@@ -62,6 +62,7 @@ MAMBA2: Final[Traits] = {
     "ssm_norm": True,
     "conv_bias": key("mamba_conv_bias", "use_conv_bias", default=True),
     "ssm_bias": key("mamba_proj_bias", default=False),
+    "ssm_out_bias": same_as("ssm_bias"),
 }
 _BAMBA_SSM: Final[Traits] = {
     **MAMBA2,
@@ -398,6 +399,7 @@ FAMILIES: Final[dict[str, Traits]] = {
             "mamba_d_ssm", default=lambda fields: fields.count("expand") * fields.count("hidden"), quiet=True
         ),
         "ssm_norm": key("mamba_rms_norm", default=False),
+        "ssm_out_bias": key("projectors_bias", default=False),
         "o_bias": key("attention_bias", default=False),
         "mixers": repeated("parallel_mamba2"),
     },

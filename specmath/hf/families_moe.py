@@ -32,7 +32,7 @@ from specmath.hf.patterns import (
     window_or_full,
     windowed,
 )
-from specmath.hf.weights import Weight, matrix, norm, table
+from specmath.hf.weights import Weight, matrix, norm, table, vector
 
 _SAME_WIDTH: Final[Traits] = {"expert_width": key("intermediate_size")}
 """Families whose intermediate_size is the width of an expert."""
@@ -96,6 +96,44 @@ def _gemma4_kv(fields: Fields) -> list[dict[str, object]]:
     return traits
 
 
+def _gemma3n_kv(fields: Fields) -> list[dict[str, object]]:
+    n_layers = fields.count("n_layers")
+    first_borrower = n_layers - fields.size("n_borrowing")
+    return [{"borrows_kv": layer >= first_borrower} for layer in range(n_layers)]
+
+
+def _gemma3n_layer(fields: Fields) -> list[Weight]:
+    """Alternating-update streams and a low-rank residual beside the per-layer input."""
+    hidden, streams, rank = fields.count("hidden"), fields.count("streams"), fields.count("laurel_rank")
+    weights = [vector("altup", 2 * hidden + hidden * streams + streams**2 + streams**3)]
+    weights += matrix("laurel.linear_left", "mlp", rank, hidden) + matrix(
+        "laurel.linear_right", "mlp", hidden, rank
+    )
+    return [*weights, *norm(fields, "laurel.post_laurel_norm", hidden), *_per_layer_inputs(fields)]
+
+
+def _gemma3n_model(fields: Fields) -> list[Weight]:
+    hidden, streams = fields.count("hidden"), fields.count("streams")
+    weights: list[Weight] = []
+    for number in range(streams - 1):
+        weights += matrix(f"altup_projections.{number}", "mlp", hidden, hidden)
+        weights += matrix(f"altup_unembed_projections.{number}", "mlp", hidden, hidden)
+    return weights + _per_layer_table(fields)
+
+
+GEMMA3N: Final[Traits] = {
+    **GEMMA3,
+    "window": key("sliding_window", default=512),
+    "period": 5,
+    "n_borrowing": key("num_kv_shared_layers", default=15),
+    "streams": key("altup_num_inputs", default=4),
+    "laurel_rank": key("laurel_rank", default=64),
+    "per_layer_dim": key("hidden_size_per_layer_input", default=256),
+    "per_layer_vocab": key("vocab_size_per_layer_input", default=262144),
+    "layer_traits": _gemma3n_kv,
+    "layer_extras": _gemma3n_layer,
+    "model_extras": _gemma3n_model,
+}
 GEMMA4: Final[Traits] = {
     **MOE,
     **GEMMA3,
@@ -277,6 +315,8 @@ def _hunyuan_top_k(fields: Fields) -> Any:
 
 HUNYUAN_MOE: Final[Traits] = {
     **MOE,
+    "qkv_bias": key("attention_bias", default=False),
+    "o_bias": key("attention_bias", default=False),
     "qk_norm": lambda fields: "head" if fields.flag("use_qk_norm") else "none",
     "use_qk_norm": key("use_qk_norm", default=True),
     "expert_width": key("moe_intermediate_size", "intermediate_size"),
@@ -297,6 +337,7 @@ ERNIE_MOE: Final[Traits] = {
     "qkv_bias": key("use_bias", default=False),
     "o_bias": key("use_bias", default=False),
     "mlp_bias": key("use_bias", default=False),
+    "head_bias": key("use_bias", default=False),
     "router_correction": True,
     "shared_width": shared_times_width,
     "moe_first": key("moe_layer_start_index", default=1),
@@ -406,8 +447,56 @@ FAMILIES: Final[dict[str, Traits]] = {
     },
     "granitemoe": GRANITE_MOE,
     "granitemoeshared": {**GRANITE_MOE, "shared_width": key("shared_intermediate_size", default=0)},
+    "granitemoe_swa": {
+        **GRANITE_MOE,
+        "shared_width": key("shared_intermediate_size", default=0),
+        "sinks": True,
+        "window": key("sliding_window", default=128),
+        "mixers": typed(windowed),
+    },
+    "aria": {
+        **MOE,
+        **BIASES,
+        **_SAME_WIDTH,
+        **_SHARED,
+        "mlp_width": 0,
+        "shared_count": key("moe_num_shared_experts", default=2),
+    },
+    "mellum": {
+        **_QWEN_MOE,
+        "window": key("sliding_window", default=1024),
+        "mixers": typed(repeated("full")),
+        "ffns": listed(moe_everywhere),
+    },
+    "jetmoe": {
+        **MOE,
+        **_SAME_WIDTH,
+        "tie": key("tie_word_embeddings", default=True),
+        "head_dim": key("kv_channels"),
+        "n_kv_heads": key("num_key_value_heads"),
+        "n_heads": lambda fields: fields.count("n_kv_heads") * fields.count("top_k"),
+        "mixers": repeated("expert_attention"),
+        "ffns": lambda fields: ["biased_moe"] * fields.count("n_layers"),
+    },
+    "longcat_flash": {
+        **MOE,
+        **MLA,
+        "mlp_width": key("ffn_hidden_size"),
+        "n_layers": key("num_layers", "num_hidden_layers"),
+        "router_bias": key("router_bias", default=False, quiet=True),
+        "router_rows": lambda fields: fields.count("n_experts") + fields.size("zero_experts"),
+        "zero_experts": key("zero_expert_num", default=0),
+        "mixer_norms": 2,
+        "ffn_norms": 2,
+        "mixers": repeated("double_mla"),
+        "ffns": lambda fields: ["double_mlp_moe"] * fields.count("n_layers"),
+        "notes": [
+            "Tokens may choose experts that do nothing; top-k is counted as if all chosen ones worked, the most."
+        ],
+    },
     "gpt_oss": GPT_OSS,
     "llama4": LLAMA4,
+    "gemma3n": GEMMA3N,
     "gemma4": GEMMA4,
     "gemma4_unified": {**GEMMA4, "per_layer_dim": 0},
     "mimo_v2_flash": MIMO_V2,
@@ -431,11 +520,17 @@ FAMILIES: Final[dict[str, Traits]] = {
         "first_dense": key("first_k_dense_replace", default=1),
     },
     "dbrx": DBRX,
-    "solar_open": {**DEEPSEEK_MOE, "mlp_width": 0, "ffns": listed(moe_everywhere)},
-    "hy_v3": {**DEEPSEEK_MOE, "qk_norm": "head", "first_dense": key("first_k_dense_replace", default=1)},
+    "solar_open": {**DEEPSEEK_MOE, "o_bias": False, "mlp_width": 0, "ffns": listed(moe_everywhere)},
+    "hy_v3": {
+        **DEEPSEEK_MOE,
+        "mlp_bias": key("mlp_bias", default=False),
+        "qk_norm": "head",
+        "first_dense": key("first_k_dense_replace", default=1),
+    },
     "cohere2_moe": {
-        **COHERE,
         **MOE,
+        **COHERE,
+        "ffns": listed(moe_everywhere),
         "tie": key("tie_word_embeddings", default=True),
         "norm": "layernorm_no_bias",
         "ffn_norms": 0,
@@ -444,6 +539,8 @@ FAMILIES: Final[dict[str, Traits]] = {
     "afmoe": {
         **MOE,
         **_SHARED,
+        "qkv_bias": key("attention_bias", default=False),
+        "o_bias": key("attention_bias", default=False),
         "router_correction": True,
         "qk_norm": "head",
         "mixer_norms": 2,
@@ -455,15 +552,6 @@ FAMILIES: Final[dict[str, Traits]] = {
         "period": key("global_attn_every_n_layers", default=4),
         "mixers": typed(every_nth_full("window", "period")),
     },
-    "grok-1": {
-        **MIXTRAL,
-        "tie": True,
-        "n_experts": key("num_experts"),
-        "top_k": key("num_selected_experts"),
-        "mixer_norms": 2,
-        "ffn_norms": 2,
-    },
-    "arctic": {**MIXTRAL, "mlp_width": key("hidden_size"), "ffn_norms": 2},
 }
 """model_type, without a `_text` ending, to the family's fields."""
 

@@ -24,7 +24,8 @@ def moe(fields: Fields) -> Part:
     hidden, n_experts, top_k = fields.count("hidden"), fields.count("n_experts"), fields.count("top_k")
     if top_k > n_experts:
         raise fields.error("top_k", f"must be at most the {n_experts} experts of a layer, got {top_k}")
-    weights = matrix("mlp.gate", "router", n_experts, hidden, fields.flag("router_bias"))
+    rows = fields.count("router_rows")
+    weights = matrix("mlp.gate", "router", rows, hidden, fields.flag("router_bias"))
     if fields.flag("router_correction"):
         weights.append(vector("mlp.gate.e_score_correction_bias", n_experts))
     latent = fields.optional("expert_latent")

@@ -42,6 +42,21 @@ def _both(fields: Fields) -> Part:
     return feed_forward.dense(fields) + feed_forward.moe(fields)
 
 
+def _double_latent(fields: Fields) -> Part:
+    """Two attention sublayers in one layer (LongCat)."""
+    return attention.latent(fields) + attention.latent(fields)
+
+
+def _double_dense_moe(fields: Fields) -> Part:
+    """Two dense MLPs, and experts beside the second half of the layer (LongCat)."""
+    return feed_forward.dense(fields) + feed_forward.dense(fields) + feed_forward.moe(fields)
+
+
+def _biased_moe(fields: Fields) -> Part:
+    """Experts and one bias after their sum (JetMoE)."""
+    return feed_forward.moe(fields) + Part(weights=(vector("mlp.bias", fields.count("hidden")),))
+
+
 def _gemma4_moe(fields: Fields) -> Part:
     """Gemma 4: MLP and experts side by side, norms of their own, a scaled router."""
     extra = [
@@ -58,6 +73,8 @@ MIXERS: Final[dict[str, Sublayer]] = {
     "chunked": _chunked,
     "block_sparse": attention.block_sparse,
     "mla": attention.latent,
+    "double_mla": _double_latent,
+    "expert_attention": attention.mixture,
     "compressed": compressed.mixer,
     "delta_net": recurrent.delta_net,
     "kda": recurrent.kda,
@@ -75,6 +92,8 @@ FFNS: Final[dict[str, Sublayer]] = {
     "moe": feed_forward.moe,
     "shared": feed_forward.shared,
     "both": _both,
+    "double_mlp_moe": _double_dense_moe,
+    "biased_moe": _biased_moe,
     "gemma4_moe": _gemma4_moe,
     "rwkv": recurrent.rwkv_channel_mix,
     "none": _nothing,

@@ -115,6 +115,7 @@ def _assembled(fields: Fields, assumed: list[str], *, name: str, source: str) ->
     kv_dtype = (scheme and scheme.kv_cache_dtype) or dtype
     _refuse_unread(fields)
     _note_scheme(scheme, assumed)
+    assumed += fields.raw("notes") if fields.knows("notes") else []
     module = mtp.module(fields, kinds, formats, kv_dtype, assumed)
     if fields.defaulted:
         listed = ", ".join(f"{field}={shown(value)}" for field, value in sorted(fields.defaulted.items()))

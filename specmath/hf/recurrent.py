@@ -70,7 +70,7 @@ def mamba2(fields: Fields) -> Part:
     weights += [vector(f"mixer.{name}", heads) for name in ("dt_bias", "A_log", "D")]
     if fields.flag("ssm_norm"):
         weights.append(vector("mixer.norm", inner))
-    weights += matrix("mixer.out_proj", "recurrent", hidden, inner, bias)
+    weights += matrix("mixer.out_proj", "recurrent", hidden, inner, fields.flag("ssm_out_bias"))
     state = State(
         name="mamba2",
         elements=inner * fields.count("ssm_state"),
