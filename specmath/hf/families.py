@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from typing import Final
 
-from specmath.hf import families_dense, families_hybrid, families_moe
+from specmath.hf import (
+    families_blocks,
+    families_classic,
+    families_dense,
+    families_gemma,
+    families_latent,
+    families_moe,
+    families_recurrent,
+    families_windowed,
+)
 from specmath.hf.fields import Traits
 
 FAMILIES: Final[dict[str, Traits]] = {
     **families_dense.FAMILIES,
+    **families_classic.FAMILIES,
+    **families_gemma.FAMILIES,
     **families_moe.FAMILIES,
-    **families_hybrid.FAMILIES,
+    **families_latent.FAMILIES,
+    **families_windowed.FAMILIES,
+    **families_recurrent.FAMILIES,
+    **families_blocks.FAMILIES,
 }
 _CLASS_ENDINGS: Final = ("forcausallm", "lmheadmodel", "forconditionalgeneration")
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 from specmath.hf.fields import Fields, Traits, key
-from specmath.hf.patterns import dense_everywhere, listed, moe_everywhere, repeated, typed
+from specmath.hf.patterns import (
+    dense_everywhere,
+    listed,
+    moe_after_dense,
+    moe_by_sparse_step,
+    moe_everywhere,
+    repeated,
+    typed,
+)
 
 
 def same_as(name: str) -> Any:
@@ -182,3 +190,38 @@ INDEXER: Final[Traits] = {
     "index_topk": key("index_topk"),
     "index_shared": False,
 }
+
+
+TIED: Final[Traits] = {"tie": key("tie_word_embeddings", default=True)}
+
+
+def window_key(default: int | None = None) -> Any:
+    """A `sliding_window` where null means none and absence the class default."""
+    return key("sliding_window", default=default, null=None, quiet=default is None)
+
+
+SAME_WIDTH: Final[Traits] = {"expert_width": key("intermediate_size")}
+"""Families whose intermediate_size is the width of an expert."""
+
+
+SHARED: Final[Traits] = {"shared_width": shared_times_width}
+
+
+AFTER_DENSE: Final[Traits] = {"ffns": listed(moe_after_dense)}
+
+
+QK_SWITCH: Final[Traits] = {
+    "use_qk_norm": key("use_qk_norm", default=False),
+    "qk_norm": lambda fields: "head" if fields.flag("use_qk_norm") else "none",
+}
+
+
+SPARSE_STEP: Final[Traits] = {
+    "n_experts": key(*EXPERT_COUNT.names, default=0, quiet=True),
+    "moe_step": key("decoder_sparse_step", default=1),
+    "dense_layers": key("mlp_only_layers", default=[], quiet=True),
+    "ffns": listed(moe_by_sparse_step),
+}
+
+
+WINDOW: Final = key("sliding_window", default=None, quiet=True)

@@ -9,49 +9,16 @@ method has them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from specmath.errors import DataError
 from specmath.hf.fields import shown
 from specmath.hf.module_names import ModuleNames
+from specmath.hf.packing import ALGORITHMS, PER_CHANNEL, PER_TENSOR, Packed
 from specmath.model import QUANTIZED_ROLES
-from specmath.number_formats import NumberFormat, scaled
 
 _REACHED: Final = QUANTIZED_ROLES | {"experts"}
-_PER_TENSOR: Final = 0
-"""Block size that stands for one scale a tensor, too little to count."""
-_PER_CHANNEL: Final = -1
-"""Block size that stands for one scale a row."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Packed:
-    """Bits, block and scales of a quantised matrix; the bytes follow once its width is known.
-
-    Attributes:
-        name: Name of the format.
-        bits: Bits of one value.
-        block: Values that share a scale; 0 for a whole tensor, -1 for a row.
-        scale_bytes: Bytes of a scale.
-        zero_bytes: Bytes of a zero point.
-        compute_dtype: Dtype of the product; None for that of the activations.
-    """
-
-    name: str
-    bits: float
-    block: int
-    scale_bytes: float = 2.0
-    zero_bytes: float = 0.0
-    compute_dtype: str | None = None
-
-    def at(self, in_features: int) -> NumberFormat:
-        """The format of a matrix whose rows are `in_features` long."""
-        block = in_features if self.block == _PER_CHANNEL else self.block
-        width = self.bits / 8
-        if block > 0:
-            width = scaled(self.bits, block, scale_bytes=self.scale_bytes, zero_bytes=self.zero_bytes)
-        return NumberFormat(name=self.name, bytes_per_param=width, compute_dtype=self.compute_dtype)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +134,7 @@ def _excluded(block: Mapping[str, Any]) -> ModuleNames:
 def _fp8(block: Mapping[str, Any], where: str) -> Scheme:
     """FP8 with a scale a block of 128 x 128, a row or a tensor; experts may be in another format."""
     size = block.get("weight_block_size")
-    sizes = size if isinstance(size, list) and size else [_PER_TENSOR]
+    sizes = size if isinstance(size, list) and size else [PER_TENSOR]
     area = 1
     for length in sizes:
         area *= _number({"weight_block_size": length}, where, "weight_block_size")
@@ -187,7 +154,7 @@ def _fp8(block: Mapping[str, Any], where: str) -> Scheme:
 
 
 def _fbgemm(block: Mapping[str, Any], where: str) -> Scheme:
-    packed = Packed(name="fp8", bits=8, block=_PER_CHANNEL, scale_bytes=4, compute_dtype="fp8")
+    packed = Packed(name="fp8", bits=8, block=PER_CHANNEL, scale_bytes=4, compute_dtype="fp8")
     return Scheme(name="fbgemm_fp8", default=packed, excluded=_excluded(block))
 
 
@@ -211,7 +178,7 @@ def _integer(block: Mapping[str, Any], where: str) -> Scheme:
 
 
 def _grouped(bits: int, group: int) -> Packed:
-    block = _PER_CHANNEL if group <= 0 else group
+    block = PER_CHANNEL if group <= 0 else group
     return Packed(name=f"int{bits}", bits=bits, block=block, scale_bytes=2, zero_bytes=bits / 8)
 
 
@@ -225,7 +192,7 @@ def _bitsandbytes(block: Mapping[str, Any], where: str) -> Scheme:
         scale = 1 + 4 / 256 if nested else 4
         packed = Packed(name="nf4", bits=4, block=64, scale_bytes=scale)
     else:
-        packed = Packed(name="int8", bits=8, block=_PER_CHANNEL, scale_bytes=4, compute_dtype="int8")
+        packed = Packed(name="int8", bits=8, block=PER_CHANNEL, scale_bytes=4, compute_dtype="int8")
     return Scheme(name="bitsandbytes", default=packed, excluded=_excluded(block))
 
 
@@ -262,9 +229,9 @@ def _compressed(
     bits = _number(weights, where, "num_bits", default=8)
     floating = weights.get("type") == "float"
     inputs = _table(_table(group).get("input_activations"))
-    size = _number(weights, where, "group_size", default=_PER_TENSOR)
+    size = _number(weights, where, "group_size", default=PER_TENSOR)
     if weights.get("strategy") == "channel":
-        size = _PER_CHANNEL
+        size = PER_CHANNEL
     if weights.get("strategy") == "block":
         size = _block_area(weights, where)
     layout = str(_table(group).get("format") or block.get("format") or "")
@@ -284,57 +251,22 @@ def _compressed(
 def _block_area(weights: Mapping[str, Any], where: str) -> int:
     structure = weights.get("block_structure")
     if not isinstance(structure, list) or not structure:
-        return _PER_TENSOR
+        return PER_TENSOR
     area = 1
     for length in structure:
         area *= _number({"block_structure": length}, where, "block_structure")
     return area
 
 
-_ALGORITHMS: Final[dict[str, Packed | None]] = {
-    "fp8": Packed(name="fp8", bits=8, block=_PER_TENSOR, compute_dtype="fp8"),
-    "fp8-pb-wo": Packed(name="fp8", bits=8, block=128 * 128, scale_bytes=4),
-    "fp8-per-channel-per-token": Packed(
-        name="fp8", bits=8, block=_PER_CHANNEL, scale_bytes=4, compute_dtype="fp8"
-    ),
-    "nvfp4": Packed(name="nvfp4", bits=4, block=16, scale_bytes=1, compute_dtype="fp4"),
-    "nvfp4-awq": Packed(name="nvfp4", bits=4, block=16, scale_bytes=1, compute_dtype="fp4"),
-    "w4a16-nvfp4": Packed(name="nvfp4", bits=4, block=16, scale_bytes=1),
-    "mxfp4": Packed(name="mxfp4", bits=4, block=32, scale_bytes=1),
-    "fp4": Packed(name="mxfp4", bits=4, block=32, scale_bytes=1, compute_dtype="fp8"),
-    "w4a8-mxfp4-fp8": Packed(name="mxfp4", bits=4, block=32, scale_bytes=1, compute_dtype="fp8"),
-    "mxfp8": Packed(name="mxfp8", bits=8, block=32, scale_bytes=1, compute_dtype="fp8"),
-    "w4a16-awq": Packed(name="int4", bits=4, block=128, scale_bytes=2),
-    "w4a16": Packed(name="int4", bits=4, block=128, scale_bytes=2),
-    "w4a8-awq": Packed(name="int4", bits=4, block=128, scale_bytes=2, compute_dtype="fp8"),
-    "w8a16": Packed(name="int8", bits=8, block=_PER_CHANNEL, scale_bytes=2),
-    "int8": Packed(name="int8", bits=8, block=_PER_CHANNEL, scale_bytes=2, compute_dtype="int8"),
-    "w8a8-sq-per-channel": Packed(
-        name="int8", bits=8, block=_PER_CHANNEL, scale_bytes=2, compute_dtype="int8"
-    ),
-    "bf16": None,
-    "none": None,
-    "": None,
-}
-"""ModelOpt's names of layouts; None leaves the weights alone."""
-
-
 def _by_algorithm(algorithm: str, block: Mapping[str, Any], where: str) -> Packed | None:
     key = algorithm.lower().replace("_", "-")
-    if key not in _ALGORITHMS:
+    if key not in ALGORITHMS:
         raise DataError(where, f"quantization_config.quant_algo: {algorithm!r} is not known")
-    packed = _ALGORITHMS[key]
+    packed = ALGORITHMS[key]
     size = _number(block, where, "group_size", default=packed.block if packed else 0)
     if packed is None or size <= 0 or packed.block <= 0 or packed.block > 1024:
         return packed
-    return Packed(
-        name=packed.name,
-        bits=packed.bits,
-        block=size,
-        scale_bytes=packed.scale_bytes,
-        zero_bytes=packed.zero_bytes,
-        compute_dtype=packed.compute_dtype,
-    )
+    return replace(packed, block=size)
 
 
 def _modelopt(block: Mapping[str, Any], where: str) -> Scheme | None:
@@ -357,7 +289,7 @@ def _modelopt(block: Mapping[str, Any], where: str) -> Scheme | None:
 
 
 def _mxfp4(block: Mapping[str, Any], where: str) -> Scheme:
-    return Scheme(name="mxfp4", default=_ALGORITHMS["mxfp4"], excluded=_excluded(block), experts_only=True)
+    return Scheme(name="mxfp4", default=ALGORITHMS["mxfp4"], excluded=_excluded(block), experts_only=True)
 
 
 def _cache_dtype(block: Mapping[str, Any]) -> str | None:

@@ -1,40 +1,30 @@
-"""Decoders with recurrent or mixed layers: model_type to traits."""
+"""Decoders with recurrent layers, alone or among attention: model_type to traits."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from specmath.hf.families_common import (
-    BIASES,
-    DECODER,
-    EXPERT_COUNT,
-    MLA,
-    MOE,
-    TOP_K,
-    same_as,
-    shared_times_width,
-    times,
-)
+from specmath.hf.families_common import BIASES, DECODER, EXPERT_COUNT, MOE, same_as, times
 from specmath.hf.fields import Fields, Traits, key
 from specmath.hf.patterns import (
     dense_everywhere,
     every_nth_full,
-    from_index_lists,
     listed,
     moe_after_dense,
     moe_by_sparse_step,
     repeated,
     typed,
 )
-from specmath.hf.weights import Weight, matrix, norm, vector
 
-_MOE_OR_DENSE: Final[Traits] = {
+MOE_OR_DENSE: Final[Traits] = {
     **MOE,
     "n_experts": key(*EXPERT_COUNT.names, default=0, null=0, quiet=True),
     "moe_step": key("decoder_sparse_step", default=1, quiet=True),
     "dense_layers": key("mlp_only_layers", default=[], quiet=True),
     "ffns": listed(moe_by_sparse_step),
 }
+
+
 DELTA_NET: Final[Traits] = {
     "linear_key_heads": key("linear_num_key_heads"),
     "linear_value_heads": key("linear_num_value_heads"),
@@ -45,8 +35,10 @@ DELTA_NET: Final[Traits] = {
     "period": key("full_attention_interval", default=4),
     "mixers": typed(every_nth_full("linear", "period")),
 }
+
+
 QWEN_NEXT: Final[Traits] = {
-    **_MOE_OR_DENSE,
+    **MOE_OR_DENSE,
     **DELTA_NET,
     "qkv_bias": key("attention_bias", default=False),
     "o_bias": key("attention_bias", default=False),
@@ -56,6 +48,8 @@ QWEN_NEXT: Final[Traits] = {
     "shared_gate": True,
     "mtp": "plain_layer",
 }
+
+
 MAMBA2: Final[Traits] = {
     "ssm_mixer": "mamba2",
     "linear_mixer": "mamba2",
@@ -64,6 +58,8 @@ MAMBA2: Final[Traits] = {
     "ssm_bias": key("mamba_proj_bias", default=False),
     "ssm_out_bias": same_as("ssm_bias"),
 }
+
+
 _BAMBA_SSM: Final[Traits] = {
     **MAMBA2,
     "ssm_heads": key("mamba_n_heads"),
@@ -73,6 +69,8 @@ _BAMBA_SSM: Final[Traits] = {
     "expand": key("mamba_expand", default=2),
     "ssm_inner": lambda fields: int(fields.count("expand") * fields.count("hidden")),
 }
+
+
 MAMBA1: Final[Traits] = {
     "ssm_mixer": "mamba",
     "ssm_norm": False,
@@ -87,6 +85,8 @@ MAMBA1: Final[Traits] = {
         -(-fields.count("hidden") // 16) if fields.raw("rank_named") == "auto" else fields.count("rank_named")
     ),
 }
+
+
 _NO_FFN: Final[Traits] = {
     "n_heads": 1,
     "head_dim": 1,
@@ -94,102 +94,6 @@ _NO_FFN: Final[Traits] = {
     "ffn_norms": 0,
     "ffns": lambda fields: ["none"] * fields.count("n_layers"),
 }
-_PATTERN_LETTERS: Final = {
-    "M": ("ssm", "none"),
-    "*": ("full", "none"),
-    "-": ("none", "mlp"),
-    "E": ("none", "moe"),
-}
-_PATTERN_WORDS: Final = {
-    "mamba": "M",
-    "linear_attention": "M",
-    "attention": "*",
-    "full_attention": "*",
-    "mlp": "-",
-    "moe": "E",
-}
-
-
-def _blocks(fields: Fields) -> list[tuple[str, str]]:
-    """Single blocks, by letter or by word: each layer is a mixer or a feed-forward, not both."""
-    pattern = fields.raw("pattern")
-    if isinstance(pattern, list):
-        pattern = "".join(
-            _PATTERN_WORDS.get(entry, "?") if isinstance(entry, str) else "?" for entry in pattern
-        )
-    if not isinstance(pattern, str) or not set(pattern) <= set(_PATTERN_LETTERS):
-        raise fields.error("pattern", "must be a pattern of M, *, - and E, or of their names")
-    blocks = [_PATTERN_LETTERS[letter] for letter in pattern]
-    return [("mamba2" if mixer == "ssm" else mixer, ffn) for mixer, ffn in blocks]
-
-
-NEMOTRON_H: Final[Traits] = {
-    **MOE,
-    **BIASES,
-    **MAMBA2,
-    "pattern": key("hybrid_override_pattern", "layers_block_type"),
-    "n_layers": key("num_hidden_layers", default=lambda fields: len(fields.raw("pattern")), quiet=True),
-    "mixers": lambda fields: [mixer for mixer, _ in _blocks(fields)],
-    "ffns": lambda fields: [ffn for _, ffn in _blocks(fields)],
-    "mixer_norms": 1,
-    "ffn_norms": 1,
-    "norms_follow_parts": True,
-    "gated": False,
-    "ssm_heads": key("mamba_num_heads"),
-    "ssm_head_dim": key("mamba_head_dim"),
-    "ssm_inner": lambda fields: fields.count("ssm_heads") * fields.count("ssm_head_dim"),
-    "ssm_groups": key("n_groups"),
-    "ssm_state": key("ssm_state_size"),
-    "conv_kernel": key("conv_kernel"),
-    "ssm_bias": key("use_bias", "mamba_proj_bias", default=False),
-    "conv_bias": key("use_conv_bias", default=True),
-    "n_experts": key(*EXPERT_COUNT.names, default=0, quiet=True),
-    "top_k": TOP_K,
-    "expert_latent": key("moe_latent_size", default=None, quiet=True),
-    "shared_one": key("moe_shared_expert_intermediate_size", default=0, quiet=True),
-    "shared_width": lambda fields: fields.size("shared_one") * fields.size("shared_count"),
-    "shared_count": key("n_shared_experts", default=1, quiet=True),
-    "mtp": "blocks",
-    "mtp_pattern": key("mtp_hybrid_override_pattern", "mtp_layers_block_type", default="*E"),
-    "mtp_blocks": lambda fields: _blocks(fields.with_traits({"pattern": fields.raw("mtp_pattern")})),
-}
-
-
-def _kimi_layers(fields: Fields) -> list[str]:
-    return list(typed(from_index_lists("full_layers", "kda_layers", "mla", "kda", base=1))(fields))
-
-
-KIMI_LINEAR: Final[Traits] = {
-    **MOE,
-    **MLA,
-    "q_lora_rank": key("q_lora_rank", default=None, null=None, quiet=True),
-    "first_dense": key("first_k_dense_replace", default=0),
-    "shared_width": shared_times_width,
-    "ffns": listed(moe_after_dense),
-    "full_layers": key("linear_attn_config.full_attn_layers"),
-    "kda_layers": key("linear_attn_config.kda_layers"),
-    "linear_heads": key("linear_attn_config.num_heads", "linear_num_heads"),
-    "linear_dim": key("linear_attn_config.head_dim", "linear_head_dim"),
-    "conv_kernel": key("linear_attn_config.short_conv_kernel_size", "linear_conv_kernel_dim"),
-    "full_rank_gate": key("linear_attn_config.use_full_rank_gate", default=False, quiet=True),
-    "output_gate": lambda fields: "separate" if fields.flag("mla_gate") else "none",
-    "mla_gate": key("mla_use_output_gate", default=False, quiet=True),
-    "expert_latent": key("routed_expert_hidden_size", default=None, quiet=True),
-    "latent_norm": key("latent_moe_use_norm", default=False, quiet=True),
-    "residual_block": key("attn_res_block_size", default=None, quiet=True),
-    "layer_extras": lambda fields: _residual_queries(fields, 4),
-    "model_extras": lambda fields: _residual_queries(fields, 2),
-    "full_mixer": "mla",
-    "linear_mixer": "kda",
-    "mixers": _kimi_layers,
-}
-
-
-def _residual_queries(fields: Fields, rows: int) -> list[Weight]:
-    """Attention over earlier blocks' residuals: a query and a norm before each sublayer and at the end."""
-    if not fields.optional("residual_block"):
-        return []
-    return [vector("attn_res", rows * fields.count("hidden"))]
 
 
 def _lfm2_width(fields: Fields) -> int:
@@ -262,6 +166,16 @@ def _minimax_layers(fields: Fields) -> list[str]:
     ]
 
 
+MINIMAX: Final[Traits] = {
+    **MOE,
+    "expert_width": key("intermediate_size"),
+    "mlp_width": 0,
+    "attention_kinds": key("attn_type_list", default=None, quiet=True),
+    "linear_mixer": "lightning",
+    "mixers": _minimax_layers,
+}
+
+
 def _griffin(fields: Fields) -> list[str]:
     names = {"recurrent": "rg_lru", "attention": "window"}
     pattern = [names.get(str(entry), "?") for entry in fields.items("block_types")]
@@ -270,100 +184,10 @@ def _griffin(fields: Fields) -> list[str]:
     return [pattern[layer % len(pattern)] for layer in range(fields.count("n_layers"))]
 
 
-def _deci_mixers(fields: Fields) -> list[str]:
-    """Layers of a searched architecture: attention may be left out, or be a single matrix."""
-    kinds: list[str] = []
-    for block in fields.items("block_configs"):
-        attention = block.get("attention") if isinstance(block, dict) else None
-        if not isinstance(attention, dict) or attention.get("replace_with_linear"):
-            raise fields.error("block_configs", "must hold a table of attention without replace_with_linear")
-        kinds.append("none" if attention.get("no_op") else "full")
-    return kinds
-
-
-def _deci_ffns(fields: Fields) -> list[str]:
-    kinds: list[str] = []
-    for block in fields.items("block_configs"):
-        ffn = block.get("ffn") if isinstance(block, dict) else None
-        if not isinstance(ffn, dict) or ffn.get("replace_with_linear"):
-            raise fields.error("block_configs", "must hold a table of ffn without replace_with_linear")
-        kinds.append("none" if ffn.get("no_op") else "mlp")
-    return kinds
-
-
-def _deci_traits(fields: Fields) -> list[dict[str, object]]:
-    """KV heads from the size of a group, width from a multiple of hidden, rounded up to 256."""
-    traits: list[dict[str, object]] = []
-    for block in fields.items("block_configs"):
-        own: dict[str, object] = {}
-        if group := block["attention"].get("n_heads_in_group"):
-            own["n_kv_heads"] = fields.count("n_heads") // group
-        multiple, width = block["ffn"].get("ffn_mult"), block["ffn"].get("intermediate_size")
-        if multiple is not None:
-            width = -(-int(2 * multiple * fields.count("hidden") / 3) // 256) * 256
-        traits.append(own | ({"mlp_width": width} if width else {}))
-    return traits
-
-
-DECI: Final[Traits] = {
-    **DECODER,
-    **BIASES,
-    "n_kv_heads": same_as("n_heads"),
-    "mlp_width": 0,
-    "block_configs": key("block_configs"),
-    "mixers": _deci_mixers,
-    "ffns": _deci_ffns,
-    "layer_traits": _deci_traits,
-}
-
-
-def _cross_attention(fields: Fields) -> list[Weight]:
-    """Decoder attention over the encoder's output, with its norm; its cache is one entry a source token."""
-    hidden, inner = fields.count("hidden"), fields.count("n_heads") * fields.count("head_dim")
-    weights: list[Weight] = []
-    for name in ("q", "k", "v"):
-        weights += matrix(f"EncDecAttention.{name}", "attention", inner, hidden)
-    weights += matrix("EncDecAttention.o", "attention", hidden, inner)
-    return weights + norm(fields, "EncDecAttention.layer_norm", hidden)
-
-
-def _encoder(fields: Fields) -> list[Weight]:
-    """The encoder runs once a request: stored, not read by a decoding step; and both position biases."""
-    hidden, heads, width = fields.count("hidden"), fields.count("n_heads"), fields.count("mlp_width")
-    attention = 4 * hidden * heads * fields.count("head_dim")
-    layer = attention + (3 if fields.flag("gated") else 2) * hidden * width + 2 * hidden
-    biases = fields.count("buckets") * heads
-    encoder = fields.count("encoder_layers") * layer + hidden + biases
-    return [
-        Weight(path="encoder", role="encoder", params=encoder, reads=0),
-        vector("relative_attention_bias", biases),
-    ]
-
-
-T5: Final[Traits] = {
-    **DECODER,
-    "encoder_layers": key("num_layers"),
-    "n_layers": key("num_decoder_layers", "num_layers"),
-    "head_dim": key("d_kv"),
-    "mlp_width": key("d_ff"),
-    "activation": key("feed_forward_proj", default="relu"),
-    "gated": lambda fields: fields.text("activation").startswith("gated"),
-    "buckets": key("relative_attention_num_buckets", default=32),
-    "tie": key("tie_word_embeddings", default=True),
-    "layer_extras": _cross_attention,
-    "model_extras": _encoder,
-}
-
 FAMILIES: Final[dict[str, Traits]] = {
     "qwen3_next": QWEN_NEXT,
     "qwen3_5": {**QWEN_NEXT, "ffns": dense_everywhere},
     "qwen3_5_moe": QWEN_NEXT,
-    "nemotron_h": NEMOTRON_H,
-    "nemotron-nas": DECI,
-    "deci": DECI,
-    "t5": T5,
-    "mt5": T5,
-    "kimi_linear": KIMI_LINEAR,
     "lfm2": LFM2,
     "lfm2_moe": {
         **MOE,
@@ -445,14 +269,8 @@ FAMILIES: Final[dict[str, Traits]] = {
         "ssm_inner": lambda fields: fields.count("expand") * fields.count("hidden"),
         "mixers": repeated("mamba2"),
     },
-    "minimax": {
-        **MOE,
-        "expert_width": key("intermediate_size"),
-        "mlp_width": 0,
-        "attention_kinds": key("attn_type_list", default=None, quiet=True),
-        "linear_mixer": "lightning",
-        "mixers": _minimax_layers,
-    },
+    "minimax": MINIMAX,
+    "minimax_text_01": MINIMAX,
     "recurrent_gemma": {
         **DECODER,
         "tie": key("tie_word_embeddings", default=True),
