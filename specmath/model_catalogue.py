@@ -32,13 +32,14 @@ def model_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in MODELS.glob("[!_]*.json")))
 
 
-def load_model(name: str) -> ModelShape:
+def load_model(name: str, *, draft_kind: str | None = None) -> ModelShape:
     """The model of that name: catalogue name or alias, hub id, config.json or its folder, or counts.
 
     A plain name is looked up in the catalogue first; a folder of the same name is meant by `./name`.
 
     Args:
         name: `llama-3.1-8b`, `meta-llama/Llama-3.1-8B-Instruct`, `path/config.json`, `70B`, `47B/13B`.
+        draft_kind: Read a file as a draft head of that kind; see `specmath.hf.reader.read_config`.
 
     Raises:
         UnknownNameError: with the nearest catalogue names; for a hub id, asking for its config.json.
@@ -53,7 +54,7 @@ def load_model(name: str) -> ModelShape:
     if _is_plain(name) and path.is_file():
         return _packaged(name)
     if _looks_like_path(name):
-        return _from_file(Path(name).expanduser())
+        return _from_file(Path(name).expanduser(), draft_kind)
     known = _resolved(name)
     if known is None:
         remedy = "give the path of its config.json" if _HUB_ID.fullmatch(name) else ""
@@ -130,12 +131,11 @@ def _packaged(name: str) -> ModelShape:
     return model_shape(entry, f"{name}.json", name=name, source=str(entry.get(_SOURCE, "")))
 
 
-def _from_file(path: Path) -> ModelShape:
+def _from_file(path: Path, draft_kind: str | None) -> ModelShape:
     file = config_file(path)
     document = with_sibling_quantization(parse_document(read_text(file), str(file)), file)
-    return model_shape(
-        document, str(file), name=path.name if path.name != "config.json" else path.parent.name
-    )
+    name = path.absolute().parent.name if path.name == "config.json" else path.name
+    return model_shape(document, str(file), name=name, draft_kind=draft_kind)
 
 
 def _is_plain(name: str) -> bool:

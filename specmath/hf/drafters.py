@@ -15,9 +15,11 @@ from specmath.hf.assembly import Formats, attention_groups, weight_groups
 from specmath.hf.class_defaults import class_dimensions
 from specmath.hf.families_common import LLAMA, same_as
 from specmath.hf.families_dense import QWEN3
+from specmath.hf.families_gemma import GEMMA4
 from specmath.hf.fields import Fields, Traits, key, shown
-from specmath.hf.layers import Block, blocks
+from specmath.hf.layers import Block, blocks, outside_layers
 from specmath.hf.mtp import borrowed_head
+from specmath.hf.patterns import layer_kinds
 from specmath.hf.quantization import read_scheme
 from specmath.hf.weights import LayerKind, Weight, matrix, norm, table, vector
 from specmath.model import DraftHead, ModelShape
@@ -42,6 +44,8 @@ _ARCHITECTURES: Final = {
     "medusaforcausallm": "medusa",
 }
 _MODEL_TYPES: Final = {
+    "gemma4_assistant": "gemma4-assistant",
+    "gemma4_unified_assistant": "gemma4-assistant",
     "eagle": "eagle",
     "eagle3": "eagle3",
     "medusa": "medusa",
@@ -71,6 +75,13 @@ _BLOCK: Final[Traits] = {
     "confidence_markov": key("dflash_config.confidence_head_with_markov", default=False, quiet=True),
     "gru": key("dflash_config.gru_hidden_dim", default=0, quiet=True),
     "correction": key("dflash_config.emb_dim", "emb_dim", default=0, quiet=True),
+}
+_ASSISTANT: Final[Traits] = {
+    **GEMMA4,
+    "per_layer_dim": 0,
+    "backbone": key("backbone_hidden_size"),
+    "ordered": key("use_ordered_embeddings", default=False),
+    "centroids": key("num_centroids", default=2048, quiet=True),
 }
 _MEDUSA: Final[Traits] = {
     "hidden": key("hidden_size"),
@@ -106,13 +117,14 @@ def _kind(config: Mapping[str, Any]) -> str | None:
     return named or (_MODEL_TYPES.get(model_type) if isinstance(model_type, str) else None)
 
 
-def draft_shape(config: Mapping[str, Any], where: str, *, name: str, source: str) -> ModelShape:
-    """The shape of a draft head; see `specmath.hf.reader.read_config`."""
-    kind = _kind(config) or ""
+def draft_shape(
+    config: Mapping[str, Any], where: str, *, name: str, source: str, kind: str | None = None
+) -> ModelShape:
+    """The shape of a draft head, of the given kind or of the file's; see `specmath.hf.reader.read_config`."""
+    kind = kind or _kind(config) or ""
     if kind not in _PLANS:
-        raise DataError(
-            where, f"speculators_model_type: {kind.lstrip('?')!r} is not a kind this version knows"
-        )
+        known = ", ".join(sorted(_PLANS))
+        raise DataError(where, f"draft head of kind {kind.lstrip('?')!r} is not known; one of {known}")
     flat, assumed = _flattened(config, where)
     traits, plan_of = _PLANS[kind]
     fields = Fields(flat, traits, where)
@@ -122,7 +134,8 @@ def draft_shape(config: Mapping[str, Any], where: str, *, name: str, source: str
     formats = Formats(
         dtype if dtype in ("bf16", "fp16") else "bf16", read_scheme(flat.get("quantization_config"), where)
     )
-    assumed.append("The input table is the target's." + (" So is the head." if _borrows(plan) else ""))
+    if kind != "gemma4-assistant":
+        assumed.append("The input table is the target's." + (" So is the head." if _borrows(plan) else ""))
     if fields.defaulted:
         listed = ", ".join(f"{field}={shown(value)}" for field, value in sorted(fields.defaulted.items()))
         assumed.append(f"Absent fields, defaults of {kind} heads: {listed}.")
@@ -145,22 +158,21 @@ def _borrows(plan: _Plan) -> bool:
 
 
 def _flattened(config: Mapping[str, Any], where: str) -> tuple[dict[str, Any], list[str]]:
-    """A speculators file holds its layer as a difference from a model class; others are flat."""
-    inner = config.get("transformer_layer_config")
-    if inner is None:
+    """A speculators file holds its layer as a difference from a model class; most others are flat."""
+    field = next((field for field in ("transformer_layer_config", "text_config") if config.get(field)), None)
+    if field is None:
         return dict(config), []
+    inner = config[field]
     if not isinstance(inner, Mapping):
-        raise DataError(where, f"transformer_layer_config: must be a table, got {shown(inner)}")
+        raise DataError(where, f"{field}: must be a table, got {shown(inner)}")
     model_type = str(inner.get("model_type", "llama"))
     defaults = class_dimensions(model_type)
     own = {field: value for field, value in config.items() if value is not None}
     taken = sorted(set(defaults) - set(inner))
     listed = ", ".join(f"{field}={shown(defaults[field])}" for field in taken)
-    note = (
-        [f"Absent from transformer_layer_config, class defaults of {model_type}: {listed}."] if taken else []
-    )
+    note = [f"Absent from {field}, class defaults of {model_type}: {listed}."] if taken else []
     flat = {**defaults, **inner, **own}
-    if "num_hidden_layers" not in inner:
+    if "num_hidden_layers" not in inner and field == "transformer_layer_config":
         flat["num_hidden_layers"] = 1
     return flat, note
 
@@ -261,6 +273,21 @@ def _medusa(fields: Fields) -> _Plan:
     return _Plan(blocks=(), outside=tuple(outside), draft=draft)
 
 
+def _assistant(fields: Fields) -> _Plan:
+    """Gemma 4 assistant: a small Gemma between maps of the target's width, on the target's cache."""
+    hidden, backbone = fields.count("hidden"), fields.count("backbone")
+    own = fields.with_traits({"n_borrowing": fields.count("n_layers")})
+    outside = [*outside_layers(own).weights, *matrix("pre_projection", "fusion", hidden, 2 * backbone)]
+    outside += matrix("post_projection", "fusion", backbone, hidden)
+    if fields.flag("ordered"):
+        outside += matrix("masked_embedding.centroids", "head", fields.count("centroids"), hidden)
+    return _Plan(
+        blocks=tuple(blocks(own, layer_kinds(own))),
+        outside=tuple(outside),
+        draft=DraftHead(kind="gemma4-assistant", one_pass=False, draft_vocab=fields.count("vocab")),
+    )
+
+
 _PLANS: Final[dict[str, tuple[Traits, Callable[[Fields], _Plan]]]] = {
     "eagle": (_HEAD, _eagle),
     "eagle3": (_HEAD, _eagle3),
@@ -269,4 +296,5 @@ _PLANS: Final[dict[str, tuple[Traits, Callable[[Fields], _Plan]]]] = {
     "dspark": (_BLOCK, lambda fields: _block_drafter(fields, "dspark")),
     "domino": (_BLOCK, lambda fields: _block_drafter(fields, "domino")),
     "medusa": (_MEDUSA, _medusa),
+    "gemma4-assistant": (_ASSISTANT, _assistant),
 }

@@ -42,7 +42,9 @@ _SHAPING: Final = (
 """Fields that change a layout; one that is set and that the family does not read is refused."""
 
 
-def read_config(text: str, where: str, *, name: str = "", source: str = "") -> ModelShape:
+def read_config(
+    text: str, where: str, *, name: str = "", source: str = "", draft_kind: str | None = None
+) -> ModelShape:
     """The shape of the model that the text of a `config.json` describes.
 
     Args:
@@ -50,18 +52,27 @@ def read_config(text: str, where: str, *, name: str = "", source: str = "") -> M
         where: What error messages call it.
         name: Name of the model; by default what the file calls itself, else `where`.
         source: Where the figures come from; `where` by default.
+        draft_kind: Read the file as a draft head of that kind (eagle, eagle3, medusa, ...): the first EAGLE
+            heads look like one-layer Llamas. None goes by what the file says.
 
     Raises:
         DataError: one line with the file and the field that is missing, wrong or not known.
     """
-    return model_shape(parse_document(text, where), where, name=name, source=source)
+    return model_shape(parse_document(text, where), where, name=name, source=source, draft_kind=draft_kind)
 
 
-def model_shape(document: Mapping[str, Any], where: str, *, name: str = "", source: str = "") -> ModelShape:
+def model_shape(
+    document: Mapping[str, Any],
+    where: str,
+    *,
+    name: str = "",
+    source: str = "",
+    draft_kind: str | None = None,
+) -> ModelShape:
     """The shape of the model that a parsed `config.json` describes; see `read_config`."""
     name, source = name or where, source or where
-    if drafters.is_draft(document):
-        return drafters.draft_shape(document, where, name=name, source=source)
+    if draft_kind or drafters.is_draft(document):
+        return drafters.draft_shape(document, where, name=name, source=source, kind=draft_kind)
     config, nested = text_part(document, where)
     if drafters.is_draft(config):
         return drafters.draft_shape(config, where, name=name, source=source)
@@ -115,6 +126,7 @@ def _assembled(fields: Fields, assumed: list[str], *, name: str, source: str) ->
     kv_dtype = (scheme and scheme.kv_cache_dtype) or dtype
     _refuse_unread(fields)
     _note_scheme(scheme, assumed)
+    _note_oddities(fields, len(kinds), assumed)
     assumed += fields.raw("notes") if fields.knows("notes") else []
     module = mtp.module(fields, kinds, formats, kv_dtype, assumed)
     if fields.defaulted:
@@ -165,6 +177,14 @@ def _note_scheme(scheme: Scheme | None, assumed: list[str]) -> None:
         assumed.append(f"Weights are stored as the quantisation block says ({scheme.name}), scales counted.")
     if scheme is not None and scheme.kv_cache_dtype:
         assumed.append(f"The KV cache is {scheme.kv_cache_dtype}, as the quantisation block says.")
+
+
+def _note_oddities(fields: Fields, n_layers: int, assumed: list[str]) -> None:
+    """What a reader of the counts should know of this file."""
+    if n_layers == 1:
+        assumed.append(
+            "One decoder layer: if this is an EAGLE head, read it as one; table and head are then the target's."
+        )
 
 
 def _refuse_unread(fields: Fields) -> None:
