@@ -56,7 +56,7 @@ def test_a_borrowed_head_is_read_but_takes_no_memory() -> None:
 
 
 def test_speculators_file_written_as_a_difference() -> None:
-    """The layer of a speculators file leaves out what equals the Llama class; nulls mean the target's value."""
+    """The layer of a speculators file leaves out what equals the Llama class."""
     layer = {
         "model_type": "llama",
         "intermediate_size": 14336,

@@ -180,7 +180,8 @@ def test_a_scale_a_row() -> None:
         (["model.layers.*.mlp.shared_expert.*"], "mlp.shared_experts.up_proj", 5, True),
         (["mtp*"], "mtp.layers.0.mlp.up_proj", 40, True),
         (["mtp.layers.0*"], "mlp.up_proj", 0, False),
-        (["re:("], "lm_head", None, False),
+        (["model.layers.3.mlp.experts.17.gate_proj"], "mlp.experts.gate_proj", 3, True),
+        (["model.layers.*.mlp.experts.*.w2"], "mlp.experts.down_proj", 3, True),
         ([None, 3, ""], "lm_head", None, False),
     ],
 )
@@ -273,6 +274,22 @@ def test_mixed_precision_by_module() -> None:
     assert {group.bytes_per_param for group in model.mtp.weights if group.stored_params} == {2.0}
 
 
+def test_a_table_of_every_expert_projection() -> None:
+    """ModelOpt names each projection of each expert of each layer: 24,576 names here, two formats."""
+    layers = {
+        f"model.layers.{layer}.mlp.experts.{expert}.{part}_proj": {"quant_algo": "NVFP4", "group_size": 16}
+        for layer in range(48)
+        for expert in range(128)
+        for part in ("gate", "up", "down")
+    }
+    layers |= {f"model.layers.{layer}.self_attn.q_proj": {"quant_algo": "FP8"} for layer in range(24)}
+    block = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": layers}
+    model = quantized("qwen3-30b-a3b", block)
+    assert [(group.n_layers, group.bytes_per_param) for group in model.experts] == [(48, 0.5625)]
+    fp8 = [group for group in model.weights if group.bytes_per_param == 1.0]
+    assert [(group.name, group.stored_params) for group in fp8] == [("attention", 24 * 2048 * 4096)]
+
+
 def test_the_mtp_experts_of_an_excluded_module_keep_16_bits() -> None:
     mtp = load_model("qwen3.6-35b-a3b-nvfp4").mtp
     assert mtp is not None
@@ -305,6 +322,9 @@ def test_cache_named_by_the_block(block: Config, kv_bytes: float) -> None:
         ),
         ({"quant_method": "fp8", "weight_block_size": ["a"]}, "weight_block_size: must be a number"),
         ({"quant_method": "modelopt", "quant_algo": "FP3"}, "quant_algo: 'FP3' is not known"),
+        ({"quant_method": "awq", "bits": 4, "modules_to_not_convert": ["re:("]}, "is no regular expression"),
+        ({"quant_method": "awq", "bits": 4, "ignore": ["re:(.+)+x"]}, "repeats a repeated group"),
+        ({"quant_method": "awq", "bits": 4, "ignore": [f"a*{n}" for n in range(6000)]}, "more than 5000"),
         ({"quant_method": "aqlm"}, "quant_method 'aqlm' is not known; one of auto-round, awq"),
     ],
 )

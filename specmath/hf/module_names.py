@@ -30,6 +30,11 @@ _OTHER_NAMES: Final = {
 }
 """What other checkpoints call the same module."""
 _MAX_PATTERN: Final = 2_000
+_MAX_PATTERNS: Final = 5_000
+_SEVERAL_STARS: Final = re.compile(r"(?:\.\*)+")
+_NESTED_REPEAT: Final = re.compile(r"\([^()]*[+*}][^()]*\)[+*{]|\)[+*{?]*\)[+*{]")
+"""A repeated group that itself repeats: some such expressions never come back from a search."""
+_ONE_EXPERT: Final = re.compile(r"experts\.(?:\d+|\*)\.")
 _NUMBERED: Final = re.compile(r"(?<!mtp\.)layers\W{0,3}[(\[]?\d")
 """A pattern that names single layers; all others say the same of every layer."""
 
@@ -56,11 +61,13 @@ class ModuleNames:
             if pattern.startswith("re:"):
                 regexes.append(pattern[3:])
             elif "*" in pattern:
-                globs.append(re.escape(_from_layer(pattern)).replace(r"\*", ".*"))
+                globs.append(_SEVERAL_STARS.sub(".*", re.escape(_from_layer(pattern)).replace(r"\*", ".*")))
             else:
                 self._literal.add(_from_layer(pattern))
+        if len(globs) + len(regexes) > _MAX_PATTERNS:
+            raise ValueError(f"more than {_MAX_PATTERNS} patterns of module names")
         self._compiled = [re.compile(rf"(?:^|\.)(?:{glob})(?:$|\.)") for glob in globs]
-        self._regexes = [compiled for text in regexes if (compiled := _compiled(text)) is not None]
+        self._regexes = [_compiled(text) for text in regexes]
 
     def covers(self, path: str, layer: int | None) -> bool:
         """Whether the module at `path`, in that layer or outside all layers, is named."""
@@ -79,7 +86,8 @@ class ModuleNames:
 
 
 def _from_layer(pattern: str) -> str:
-    """The pattern without what stands before `layers.`, so that wrappers do not matter."""
+    """The pattern without what stands before `layers.` and without numbers of single experts."""
+    pattern = _ONE_EXPERT.sub("experts.", pattern)
     head, found, rest = pattern.partition("layers.")
     if found and not head.endswith("mtp."):
         return f"layers.{rest}"
@@ -111,8 +119,12 @@ def _spellings(full: str) -> list[str]:
     return spellings
 
 
-def _compiled(text: str) -> re.Pattern[str] | None:
+def _compiled(text: str) -> re.Pattern[str]:
+    if _NESTED_REPEAT.search(text):
+        raise ValueError(f"module name pattern {text[:60]!r} repeats a repeated group")
     try:
         return re.compile(text)
-    except re.error:
-        return None
+    except re.error as error:
+        raise ValueError(
+            f"module name pattern {text[:60]!r} is no regular expression ({error.msg})"
+        ) from error

@@ -72,7 +72,12 @@ def read_scheme(block: Any, where: str) -> Scheme | None:
     if reader is None:
         known = ", ".join(sorted(_READERS))
         raise DataError(where, f"quantization_config: quant_method {method!r} is not known; one of {known}")
-    return reader(flat, where)
+    try:
+        return reader(flat, where)
+    except DataError:
+        raise
+    except ValueError as error:  # a pattern of module names
+        raise DataError(where, f"quantization_config: {error}") from error
 
 
 def _guessed_method(block: Mapping[str, Any]) -> str:
@@ -208,10 +213,7 @@ def _groups(block: Mapping[str, Any], where: str) -> Scheme:
         named = [target for target in targets if target != "Linear"]
         if named:
             rules.append((ModuleNames(named), packed))
-    own = [
-        (ModuleNames([name]), _by_algorithm(str(_table(layer).get("quant_algo")), _table(layer), where))
-        for name, layer in _table(block.get("quantized_layers")).items()
-    ]
+    own = _by_layer(block, where)
     return Scheme(
         name=str(block.get("quant_method") or "compressed-tensors"),
         default=default,
@@ -219,6 +221,16 @@ def _groups(block: Mapping[str, Any], where: str) -> Scheme:
         excluded=_excluded(block),
         kv_cache_dtype=_cache_dtype(block),
     )
+
+
+def _by_layer(block: Mapping[str, Any], where: str) -> tuple[tuple[ModuleNames, Packed | None], ...]:
+    """A table of modules, thousands of them in large mixtures, as one rule for each format."""
+    names: dict[Packed | None, list[object]] = {}
+    for name, layer in _table(block.get("quantized_layers")).items():
+        own = _table(layer)
+        packed = _by_algorithm(str(own.get("quant_algo")), own, where)
+        names.setdefault(packed, []).append(name)
+    return tuple((ModuleNames(patterns), packed) for packed, patterns in names.items())
 
 
 def _compressed(
@@ -275,10 +287,7 @@ def _modelopt(block: Mapping[str, Any], where: str) -> Scheme | None:
         return _groups(block, where)
     algorithm = str(block.get("quant_algo") or "")
     mixed = algorithm.upper() == "MIXED_PRECISION"
-    own = tuple(
-        (ModuleNames([name]), _by_algorithm(str(_table(layer).get("quant_algo")), _table(layer), where))
-        for name, layer in _table(block.get("quantized_layers")).items()
-    )
+    own = _by_layer(block, where)
     return Scheme(
         name=algorithm or "modelopt",
         default=None if mixed else _by_algorithm(algorithm, block, where),

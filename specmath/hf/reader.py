@@ -183,7 +183,7 @@ def _note_oddities(fields: Fields, n_layers: int, assumed: list[str]) -> None:
     """What a reader of the counts should know of this file."""
     if n_layers == 1:
         assumed.append(
-            "One decoder layer: if this is an EAGLE head, read it as one; table and head are then the target's."
+            "One decoder layer: if this is an EAGLE head, read it as one: table and head are the target's."
         )
 
 
