@@ -291,6 +291,20 @@ VARIANTS: dict[str, tuple[Config, int, int]] = {
         2_768_345_600,
         0,
     ),
+    "RWKV-5-World-3B: no heads, intermediate_size null (formula)": (
+        {
+            "model_type": "rwkv5",
+            "hidden_size": 2560,
+            "attention_hidden_size": 2560,
+            "head_size": 64,
+            "intermediate_size": None,
+            "num_hidden_layers": 32,
+            "vocab_size": 65536,
+            "tie_word_embeddings": False,
+        },
+        3_062_999_040,
+        0,
+    ),
     "Qwen2-57B-A14B: shared expert with a gate": (
         {
             "model_type": "qwen2_moe",
@@ -439,7 +453,7 @@ def test_a_missing_field_is_named(field: str, usual: str) -> None:
         ({"hidden_size": float("nan")}, "hidden_size: must be a whole number .* got nan"),
         ({"hidden_size": float("inf")}, "hidden_size: must be a whole number .* got inf"),
         ({"hidden_size": 10**40}, "hidden_size: must be .* got an integer of over 30 digits"),
-        ({"num_hidden_layers": 10**12}, "num_hidden_layers: must be a whole number from 0 to 10000"),
+        ({"num_hidden_layers": 10**12}, "num_hidden_layers: must be a whole number from 1 to 10000"),
         (
             {"num_attention_heads": 7, "num_key_value_heads": 7},
             "head_dim: is missing, and 64 is no multiple of 7 heads",

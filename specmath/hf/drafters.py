@@ -16,7 +16,7 @@ from specmath.hf.class_defaults import class_dimensions
 from specmath.hf.families_common import LLAMA, same_as
 from specmath.hf.families_dense import QWEN3
 from specmath.hf.families_gemma import GEMMA4
-from specmath.hf.fields import Fields, Traits, key, shown
+from specmath.hf.fields import MAX_LAYERS, Fields, Traits, key, shown
 from specmath.hf.layers import Block, blocks, outside_layers
 from specmath.hf.mtp import borrowed_head
 from specmath.hf.patterns import layer_kinds
@@ -182,7 +182,7 @@ def _eagle(fields: Fields) -> _Plan:
     hidden, vocab = fields.count("hidden"), fields.count("vocab")
     own = fields.with_traits({"mixer_norms": 0, "tie": False})
     weights = matrix("fc", "fusion", hidden, fields.optional("fused") or 2 * hidden, fields.flag("fc_bias"))
-    layers = blocks(own, [LayerKind(mixer="full", ffn="mlp")] * fields.count("n_layers"))
+    layers = blocks(own, [LayerKind(mixer="full", ffn="mlp")] * fields.count("n_layers", 1, MAX_LAYERS))
     return _Plan(
         blocks=tuple(layers),
         outside=(*weights, borrowed_head(vocab, hidden)),
@@ -195,7 +195,7 @@ def _eagle3(fields: Fields, kind: str = "eagle3") -> _Plan:
     hidden, draft_vocab, n_layers = (
         fields.count("hidden"),
         fields.count("draft_vocab"),
-        fields.count("n_layers"),
+        fields.count("n_layers", 1, MAX_LAYERS),
     )
     fused = fields.optional("fused") or 3 * fields.count("target_hidden")
     outside = matrix("fc", "fusion", hidden, fused, fields.flag("fc_bias"))
@@ -232,7 +232,7 @@ def _block_drafter(fields: Fields, kind: str) -> _Plan:
         outside += _bigram(fields, hidden, vocab)
     if kind == "domino":
         outside += _token_memory(fields, hidden, vocab)
-    kinds = [LayerKind(mixer="full", ffn="mlp")] * fields.count("n_layers")
+    kinds = [LayerKind(mixer="full", ffn="mlp")] * fields.count("n_layers", 1, MAX_LAYERS)
     head = DraftHead(
         kind=kind,
         one_pass=True,
@@ -263,10 +263,14 @@ def _token_memory(fields: Fields, hidden: int, vocab: int) -> list[Weight]:
 
 def _medusa(fields: Fields) -> _Plan:
     """Medusa: per head residual blocks of the target's width and an own output map; one pass."""
-    hidden, vocab, heads = fields.count("hidden"), fields.count("vocab"), fields.count("n_heads")
+    hidden, vocab, heads = (
+        fields.count("hidden"),
+        fields.count("vocab"),
+        fields.count("n_heads", 1, MAX_LAYERS),
+    )
     outside: list[Weight] = []
     for head in range(heads):
-        for block in range(fields.size("n_layers")):
+        for block in range(fields.count("n_layers", 0, 100)):
             outside += matrix(f"medusa_head.{head}.{block}.linear", "mlp", hidden, hidden, bias=True)
         outside += matrix(f"medusa_head.{head}.lm_head", "head", vocab, hidden)
     draft = DraftHead(kind="medusa", one_pass=True, draft_vocab=vocab, max_tokens=heads)
@@ -276,7 +280,7 @@ def _medusa(fields: Fields) -> _Plan:
 def _assistant(fields: Fields) -> _Plan:
     """Gemma 4 assistant: a small Gemma between maps of the target's width, on the target's cache."""
     hidden, backbone = fields.count("hidden"), fields.count("backbone")
-    own = fields.with_traits({"n_borrowing": fields.count("n_layers")})
+    own = fields.with_traits({"n_borrowing": fields.count("n_layers", 1, MAX_LAYERS)})
     outside = [*outside_layers(own).weights, *matrix("pre_projection", "fusion", hidden, 2 * backbone)]
     outside += matrix("post_projection", "fusion", backbone, hidden)
     if fields.flag("ordered"):

@@ -44,7 +44,7 @@ NEMOTRON_H: Final[Traits] = {
     **BIASES,
     **MAMBA2,
     "pattern": key("hybrid_override_pattern", "layers_block_type"),
-    "n_layers": key("num_hidden_layers", default=lambda fields: len(fields.raw("pattern")), quiet=True),
+    "n_layers": key("num_hidden_layers", default=lambda fields: len(_blocks(fields)), quiet=True),
     "mixers": lambda fields: [mixer for mixer, _ in _blocks(fields)],
     "ffns": lambda fields: [ffn for _, ffn in _blocks(fields)],
     "mixer_norms": 1,

@@ -69,7 +69,7 @@ def _gemma3n_layer(fields: Fields) -> list[Weight]:
 
 
 def _gemma3n_model(fields: Fields) -> list[Weight]:
-    hidden, streams = fields.count("hidden"), fields.count("streams")
+    hidden, streams = fields.count("hidden"), fields.count("streams", 1, 64)
     weights: list[Weight] = []
     for number in range(streams - 1):
         weights += matrix(f"altup_projections.{number}", "mlp", hidden, hidden)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from specmath.hf.families_common import BIASES, DECODER, EXPERT_COUNT, MOE, same_as, times
-from specmath.hf.fields import Fields, Traits, key
+from specmath.hf.fields import Fields, Traits, key, shown
 from specmath.hf.patterns import (
     dense_everywhere,
     every_nth_full,
@@ -103,7 +103,9 @@ def _lfm2_width(fields: Fields) -> int:
         return width
     shrunk, unit = int(2 * width / 3), fields.count("multiple")
     multiplier = fields.raw("multiplier")
-    shrunk = int(multiplier * shrunk) if multiplier is not None else shrunk
+    if not isinstance(multiplier, int | float) or not 0 < multiplier < 1000:
+        raise fields.error("multiplier", f"must be a number above 0, got {shown(multiplier)}")
+    shrunk = int(multiplier * shrunk)
     return -(-shrunk // unit) * unit
 
 
@@ -125,7 +127,7 @@ LFM2: Final[Traits] = {
 
 
 def _lfm2_layers(fields: Fields) -> list[str]:
-    full = set(fields.items("full_layers"))
+    full = set(fields.numbers("full_layers"))
     return ["full" if layer in full else "short_conv" for layer in range(fields.count("n_layers"))]
 
 
@@ -148,7 +150,7 @@ def _jamba_ffns(fields: Fields) -> list[str]:
 
 
 def _attention_at(fields: Fields) -> list[str]:
-    chosen = fields.raw("attention_layers") or []
+    chosen = fields.numbers("attention_layers") if fields.raw("attention_layers") is not None else []
     return ["full" if layer in chosen else "mamba2" for layer in range(fields.count("n_layers"))]
 
 
@@ -183,6 +185,26 @@ def _griffin(fields: Fields) -> list[str]:
         raise fields.error("block_types", "must name recurrent and attention blocks")
     return [pattern[layer % len(pattern)] for layer in range(fields.count("n_layers"))]
 
+
+def _rwkv5_width(fields: Fields) -> int:
+    """3.5 times the width, rounded down to a multiple of 32, where the file says null."""
+    return fields.optional("given_width") or int(3.5 * fields.count("hidden")) // 32 * 32
+
+
+RWKV5: Final[Traits] = {
+    **DECODER,
+    **_NO_FFN,
+    "norm": "layernorm",
+    "linear_dim": key("head_size"),
+    "attention_width": key("attention_hidden_size", default=same_as("hidden"), quiet=True),
+    "given_width": key("intermediate_size", default=None, null=None, quiet=True),
+    "mlp_width": _rwkv5_width,
+    "mixers": repeated("rwkv5"),
+    "ffn_norms": 1,
+    "ffns": lambda fields: ["rwkv"] * fields.count("n_layers"),
+    "embedding_norm": "layernorm",
+    "max_context": None,
+}
 
 FAMILIES: Final[dict[str, Traits]] = {
     "qwen3_next": QWEN_NEXT,
@@ -285,6 +307,7 @@ FAMILIES: Final[dict[str, Traits]] = {
         "window": key("attention_window_size", default=2048),
         "mixers": _griffin,
     },
+    "rwkv5": RWKV5,
     "rwkv": {
         **DECODER,
         **_NO_FFN,

@@ -128,6 +128,10 @@ class Fields:
             raise self.error(name, f"must be a list of at most {MAX_LAYERS} entries, got {shown(value)}")
         return list(value)
 
+    def numbers(self, name: str) -> list[int]:
+        """A list of whole numbers, such as layer numbers."""
+        return [self._whole(name, entry, 0, MAX_LAYERS) for entry in self.items(name)]
+
     def per_layer(self, name: str, n_layers: int, low: int = 0) -> list[int]:
         """A whole number for each layer: one number for all, or a list with an entry for each."""
         value = self.raw(name)

@@ -85,6 +85,7 @@ MIXERS: Final[dict[str, Sublayer]] = {
     "lightning": recurrent.lightning,
     "rg_lru": recurrent.rg_lru,
     "rwkv": recurrent.rwkv,
+    "rwkv5": recurrent.rwkv5,
     "none": _nothing,
 }
 FFNS: Final[dict[str, Sublayer]] = {

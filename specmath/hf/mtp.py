@@ -51,7 +51,7 @@ def module(
 
 def _kinds(fields: Fields, kinds: list[LayerKind], style: str) -> list[LayerKind]:
     if style == "window_mlp":
-        window = next(kind for kind in kinds if kind.mixer == "window")
+        window = next((kind for kind in kinds if kind.mixer == "window"), kinds[-1])
         return [replace(window, ffn="mlp")]
     if style == "blocks":
         return [LayerKind(mixer=mixer, ffn=ffn) for mixer, ffn in fields.raw("mtp_blocks")]

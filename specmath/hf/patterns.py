@@ -44,7 +44,7 @@ _PER_LAYER: Final = (
 
 def layer_kinds(fields: Fields) -> list[LayerKind]:
     """The kind of every layer of the model, in order."""
-    n_layers = fields.count("n_layers", 0, MAX_LAYERS)
+    n_layers = fields.count("n_layers", 1, MAX_LAYERS)
     mixers, ffns = fields.raw("mixers"), fields.raw("ffns")
     for what, listed_kinds in (("layer_types", mixers), ("ffn_types", ffns)):
         if len(listed_kinds) != n_layers:
@@ -138,8 +138,8 @@ def from_index_lists(full: str, linear: str, full_kind: str, linear_kind: str, b
 
     def mixers(fields: Fields) -> list[str]:
         chosen = {
-            **dict.fromkeys(fields.items(linear), linear_kind),
-            **dict.fromkeys(fields.items(full), full_kind),
+            **dict.fromkeys(fields.numbers(linear), linear_kind),
+            **dict.fromkeys(fields.numbers(full), full_kind),
         }
         numbers = range(base, base + fields.count("n_layers", 0, MAX_LAYERS))
         missing = [number for number in numbers if number not in chosen]
@@ -186,7 +186,7 @@ def moe_after_dense(fields: Fields) -> list[str]:
 def moe_by_sparse_step(fields: Fields) -> list[str]:
     """Experts on every n-th layer, counted from one, except layers named as dense (Qwen)."""
     n_layers, step = fields.count("n_layers", 0, MAX_LAYERS), fields.size("moe_step")
-    dense = set(fields.items("dense_layers"))
+    dense = set(fields.numbers("dense_layers"))
     return [
         "moe"
         if fields.size("n_experts") and step and layer not in dense and (layer + 1) % step == 0
@@ -201,9 +201,10 @@ def moe_from_list(fields: Fields) -> list[str]:
     named = fields.raw("moe_layers")
     if named is None:
         return moe_by_sparse_step(fields)
-    numbers = {
-        int(entry) for entry in (named.split(",") if isinstance(named, str) else fields.items("moe_layers"))
-    }
+    if isinstance(named, str):
+        parts = [part.strip() for part in named.split(",")]
+        named = [int(part) if part.isdecimal() and len(part) < 6 else part for part in parts if part]
+    numbers = set(fields.with_traits({"moe_layers": named}).numbers("moe_layers"))
     return ["moe" if layer in numbers else "mlp" for layer in range(n_layers)]
 
 

@@ -154,7 +154,7 @@ def _fp8(block: Mapping[str, Any], where: str) -> Scheme:
         default=packed,
         rules=tuple(rules),
         excluded=_excluded(block),
-        kv_cache_dtype=_cache_dtype(block),
+        kv_cache_dtype=_cache_dtype(block, where),
     )
 
 
@@ -219,7 +219,7 @@ def _groups(block: Mapping[str, Any], where: str) -> Scheme:
         default=default,
         rules=(*own, *rules),
         excluded=_excluded(block),
-        kv_cache_dtype=_cache_dtype(block),
+        kv_cache_dtype=_cache_dtype(block, where),
     )
 
 
@@ -293,7 +293,7 @@ def _modelopt(block: Mapping[str, Any], where: str) -> Scheme | None:
         default=None if mixed else _by_algorithm(algorithm, block, where),
         rules=own,
         excluded=_excluded(block),
-        kv_cache_dtype=_cache_dtype(block),
+        kv_cache_dtype=_cache_dtype(block, where),
     )
 
 
@@ -301,11 +301,13 @@ def _mxfp4(block: Mapping[str, Any], where: str) -> Scheme:
     return Scheme(name="mxfp4", default=ALGORITHMS["mxfp4"], excluded=_excluded(block), experts_only=True)
 
 
-def _cache_dtype(block: Mapping[str, Any]) -> str | None:
+def _cache_dtype(block: Mapping[str, Any], where: str) -> str | None:
     scheme, algorithm = _table(block.get("kv_cache_scheme")), block.get("kv_cache_quant_algo")
     if scheme:
         kind = "fp8" if scheme.get("type") == "float" else "int8"
-        return {8: kind, 4: "nvfp4" if kind == "fp8" else "int4"}.get(scheme.get("num_bits", 8))
+        return {8: kind, 4: "nvfp4" if kind == "fp8" else "int4"}.get(
+            _number(scheme, where, "num_bits", default=8)
+        )
     named = str(algorithm).lower() if algorithm else ""
     return named if named in ("fp8", "int8", "nvfp4") else None
 

@@ -147,6 +147,19 @@ def rwkv(fields: Fields) -> Part:
     return Part(weights=tuple(weights), states=(state,))
 
 
+def rwkv5(fields: Fields) -> Part:
+    """RWKV-5 time mixing: heads with a matrix state, a gate and a group norm."""
+    hidden, inner, width = fields.count("hidden"), fields.count("attention_width"), fields.count("linear_dim")
+    weights: list[Weight] = []
+    for name in ("key", "value", "receptance", "gate"):
+        weights += matrix(f"attention.{name}", "recurrent", inner, hidden)
+    weights += matrix("attention.output", "recurrent", hidden, inner)
+    weights += [vector("attention.time_decay_and_faaaa", 2 * inner), vector("attention.ln_x", 2 * inner)]
+    weights.append(vector("attention.time_mix", 4 * hidden))
+    state = State(name="rwkv5", elements=2 * hidden + inner * width, flops_per_element=5)
+    return Part(weights=tuple(weights), states=(state,))
+
+
 def rwkv_channel_mix(fields: Fields) -> Part:
     """RWKV-4 channel mixing: a squared-ReLU MLP with a receptance gate."""
     hidden, width = fields.count("hidden"), fields.count("mlp_width")
