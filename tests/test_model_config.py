@@ -375,6 +375,13 @@ def test_quantisation_and_tie_at_the_root() -> None:
     }
 
 
+def test_a_wrapper_that_contradicts_its_text_model() -> None:
+    model = read({"text_config": LLAMA, "tie_word_embeddings": True})
+    assert model.total_params == PLAIN
+    assert any("the inner one counts" in sentence for sentence in model.assumed)
+    assert not any("the inner one" in sentence for sentence in read({"text_config": LLAMA}).assumed)
+
+
 def test_thinker_in_two_wrappers() -> None:
     assert read({"thinker_config": {"text_config": LLAMA}}).total_params == PLAIN
 

@@ -147,6 +147,7 @@ T5: Final[Traits] = {
     "tie": key("tie_word_embeddings", default=True),
     "layer_extras": _cross_attention,
     "model_extras": _encoder,
+    "notes": ["The cache is that of decoder self-attention; each source token caches as much again, once."],
 }
 
 

@@ -89,6 +89,7 @@ MAMBA1: Final[Traits] = {
 
 _NO_FFN: Final[Traits] = {
     "n_heads": 1,
+    "n_kv_heads": 1,
     "head_dim": 1,
     "mlp_width": 0,
     "ffn_norms": 0,

@@ -77,6 +77,11 @@ def model_shape(
     if drafters.is_draft(config):
         return drafters.draft_shape(config, where, name=name, source=source)
     fields, assumed = fields_of(config, where, nested=nested)
+    outer, inner = document.get("tie_word_embeddings"), config.get("tie_word_embeddings")
+    if outer is not None and outer != inner:
+        assumed.append(
+            f"tie_word_embeddings is {outer} in the wrapper and {inner} inside: the inner one counts."
+        )
     return _assembled(fields, assumed, name=name, source=source)
 
 
