@@ -194,6 +194,14 @@ def test_the_rows_of_a_sheet_add_up(name: str) -> None:
         )
 
 
+def test_the_rows_of_a_windowed_mixture() -> None:
+    rows = {row["part"]: row for row in model_sheet(load_model("gpt-oss-20b")).rows()}
+    assert rows["cache window"]["window"] == 128
+    assert rows["cache full"]["window"] is None
+    assert (rows["experts"]["experts"], rows["experts"]["top_k"], rows["experts"]["layers"]) == (32, 4, 24)
+    assert rows["head"]["compute_dtype"] == "bf16"
+
+
 def test_a_sheet_lists_what_was_assumed() -> None:
     sheet = model_sheet(load_model("llama-3.1-8b"))
     assert sheet.assumptions[0] == "No dtype in the file: counted as bf16."

@@ -396,11 +396,18 @@ def test_an_architecture_names_the_family() -> None:
 
 @pytest.mark.parametrize(
     ("window", "use", "expected"),
-    [(None, None, None), (4096, None, 4096), (200_000, None, None), (4096, False, 4096)],
+    [
+        (None, None, None),
+        (4096, None, 4096),
+        (32_767, None, 32_767),
+        (32_768, None, None),
+        (4096, False, 4096),
+    ],
 )
 def test_mistral_window(window: int | None, use: bool | None, expected: int | None) -> None:
     """A window as long as the context never bites; use_sliding_window is no field of Mistral."""
     config = entry("mistral-7b-v0.1", sliding_window=window, max_position_embeddings=32768)
+    config |= {} if use is None else {"use_sliding_window": use}
     assert read(config).attention[0].window == expected
 
 

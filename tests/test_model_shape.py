@@ -118,6 +118,43 @@ def test_cache_of_a_context() -> None:
     assert model.kv_bytes(0) == 0
 
 
+def test_groups_of_sparse_attention() -> None:
+    """DeepSeek V3.2: an indexer of 64 heads scores every token, attention reads at most 2,048 of them."""
+    attention, indexer = load_model("deepseek-v3.2").attention
+    assert (attention.name, attention.top_k, attention.kv_heads) == ("mla_sparse", 2048, 1)
+    assert attention.kv_bytes_per_token == 61 * (512 + 64) * 2
+    assert (indexer.name, indexer.top_k, indexer.kv_bytes_per_token) == ("indexer", None, 61 * 128 * 2)
+
+
+def test_groups_of_block_sparse_attention() -> None:
+    """MiniMax M3: 16 blocks of 128 tokens on 57 layers, 3 layers whole."""
+    groups = {group.name: group for group in load_model("minimax-m3").attention}
+    assert groups["block_sparse"].top_k == 16 * 128
+    assert {name: group.n_layers for name, group in groups.items()} == {
+        "full": 3,
+        "block_sparse": 57,
+        "indexer": 57,
+    }
+
+
+def test_groups_with_their_own_heads() -> None:
+    """MiMo V2 Flash: 8 KV heads on window layers, 4 on full ones; widths 192 and 128."""
+    groups = {group.name: group for group in load_model("mimo-v2-flash").attention}
+    assert groups["window"].kv_heads == 8
+    assert groups["window"].kv_elements_per_entry == 39 * 8 * (192 + 128)
+    assert groups["full"].kv_heads == 4
+    assert groups["full"].kv_elements_per_entry == 9 * 4 * (192 + 128)
+
+
+def test_borrowed_caches() -> None:
+    """Gemma 4 E2B: the last 20 of 35 layers attend to an earlier layer's cache."""
+    groups = {group.name: group for group in load_model("gemma-4-e2b").attention}
+    layers = {name: group.n_layers for name, group in groups.items()}
+    assert layers == {"window": 12, "full": 3, "window_borrowed_kv": 16, "full_borrowed_kv": 4}
+    assert groups["full_borrowed_kv"].kv_elements_per_entry == 0
+    assert groups["full_borrowed_kv"].flops_per_pair == 4 * 4 * 8 * 512
+
+
 def test_cache_of_compressed_layers() -> None:
     """DeepSeek V4 at 1,000 tokens: 128 in the window, 250 entries of 4 tokens (and their keys), 7 of 128."""
     model = load_model("deepseek-v4-flash").with_kv_cache_dtype("bf16")
