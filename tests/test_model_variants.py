@@ -245,6 +245,24 @@ VARIANTS: dict[str, tuple[Config, int, int]] = {
         3_062_999_040,
         0,
     ),
+    "a small Zamba2: two shared blocks on three layers, adapters, Mamba-2 (meta device)": (
+        {
+            "model_type": "zamba2",
+            "hidden_size": 128,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 4,
+            "intermediate_size": 96,
+            "vocab_size": 1000,
+            "adapter_rank": 8,
+            "num_mem_blocks": 2,
+            "use_shared_attention_adapter": True,
+            "mamba_d_state": 64,
+            "layers_block_type": ["mamba", "hybrid"] * 3,
+            "num_hidden_layers": 6,
+        },
+        1_463_312,
+        3 * 2 * 4 * 64 * 2,
+    ),
     "Qwen2-57B-A14B: shared expert with a gate": (
         {
             "model_type": "qwen2_moe",

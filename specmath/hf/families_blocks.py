@@ -1,12 +1,14 @@
-"""Decoders described block by block: Nemotron-H patterns and searched architectures."""
+"""Decoders described block by block: Nemotron-H, searched architectures, Zamba2."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from specmath.hf.families_common import BIASES, DECODER, EXPERT_COUNT, MOE, TOP_K, same_as
+from specmath.hf.families_common import BIASES, DECODER, EXPERT_COUNT, MOE, TOP_K, same_as, times
 from specmath.hf.families_recurrent import MAMBA2
 from specmath.hf.fields import Fields, Traits, key
+from specmath.hf.patterns import typed
+from specmath.hf.shared_blocks import stored_blocks
 
 _PATTERN_LETTERS: Final = {
     "M": ("ssm", "none"),
@@ -118,7 +120,35 @@ DECI: Final[Traits] = {
 }
 
 
+ZAMBA2: Final[Traits] = {
+    **DECODER,
+    **MAMBA2,
+    "tie": key("tie_word_embeddings", default=True),
+    "head_dim": lambda fields: 2 * fields.count("hidden") // fields.count("n_heads"),
+    "mlp_width": key("intermediate_size", "ffn_hidden_size", default=times("hidden", 4), quiet=True),
+    "mlp_bias": key("add_bias_linear", default=False),
+    "ssm_heads": key("n_mamba_heads", default=8),
+    "ssm_groups": key("mamba_ngroups", default=1),
+    "ssm_state": key("mamba_d_state"),
+    "ssm_bias": key("add_bias_linear", default=False),
+    "conv_kernel": key("mamba_d_conv", default=4),
+    "conv_bias": True,
+    "expand": key("mamba_expand", default=2),
+    "ssm_inner": lambda fields: fields.count("expand") * fields.count("hidden"),
+    "shared_blocks": key("num_mem_blocks", default=1),
+    "adapter_rank": key("adapter_rank", default=128),
+    "attention_adapters": key("use_shared_attention_adapter", default=False),
+    "layer_types": key("layers_block_type", "layer_types"),
+    "layer_type_names": {"hybrid": "shared_attention"},
+    "mixers": typed([]),
+    "ffn_norms": 0,
+    "ffns": lambda fields: ["none"] * fields.count("n_layers"),
+    "model_extras": stored_blocks,
+}
+
+
 FAMILIES: Final[dict[str, Traits]] = {
+    "zamba2": ZAMBA2,
     "nemotron_h": NEMOTRON_H,
     "nemotron-nas": DECI,
     "deci": DECI,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from specmath.hf import attention, compressed, feed_forward, recurrent
+from specmath.hf import attention, compressed, feed_forward, recurrent, shared_blocks
 from specmath.hf.fields import Fields
 from specmath.hf.weights import LayerKind, Part, matrix, norm, table, vector
 
@@ -86,6 +86,7 @@ MIXERS: Final[dict[str, Sublayer]] = {
     "rg_lru": recurrent.rg_lru,
     "rwkv": recurrent.rwkv,
     "rwkv5": recurrent.rwkv5,
+    "shared_attention": shared_blocks.hybrid,
     "none": _nothing,
 }
 FFNS: Final[dict[str, Sublayer]] = {
