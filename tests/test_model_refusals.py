@@ -47,6 +47,11 @@ def test_top_k_above_the_experts_is_refused() -> None:
         read(entry("mixtral-8x7b", num_experts_per_tok=9))
 
 
+def test_a_pattern_of_another_length_is_refused() -> None:
+    with pytest.raises(DataError, match="hybrid_override_pattern: has 56 entries for 57 layers"):
+        read(entry("nemotron-nano-9b-v2", num_hidden_layers=57))
+
+
 def test_a_field_of_another_layout_is_refused() -> None:
     with pytest.raises(DataError, match="num_local_experts: 8 is no part of the 'llama' layout"):
         read(LLAMA | {"num_local_experts": 8})

@@ -46,7 +46,8 @@ def layer_kinds(fields: Fields) -> list[LayerKind]:
     """The kind of every layer of the model, in order."""
     n_layers = fields.count("n_layers", 1, MAX_LAYERS)
     mixers, ffns = fields.raw("mixers"), fields.raw("ffns")
-    for what, listed_kinds in (("layer_types", mixers), ("ffn_types", ffns)):
+    spelled = "pattern" if fields.knows("pattern") else "layer_types"
+    for what, listed_kinds in ((spelled, mixers), ("ffn_types", ffns)):
         if len(listed_kinds) != n_layers:
             raise fields.error(what, f"has {len(listed_kinds)} entries for {n_layers} layers")
     kinds = [LayerKind(mixer=mixer, ffn=ffn) for mixer, ffn in zip(mixers, ffns, strict=True)]
