@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         additive_breakeven as additive_breakeven,
         critical_context as critical_context,
     )
+    from specmath.best_trees import BestTree as BestTree
     from specmath.breakevens import (
         breakeven_acceptance_length as breakeven_acceptance_length,
         breakeven_alpha as breakeven_alpha,
@@ -59,6 +60,12 @@ if TYPE_CHECKING:
         alpha_from_accepted_over_drafted as alpha_from_accepted_over_drafted,
         alpha_from_counters as alpha_from_counters,
     )
+    from specmath.execution import (
+        IDEAL as IDEAL,
+        DeviceRates as DeviceRates,
+        Efficiency as Efficiency,
+        Layout as Layout,
+    )
     from specmath.forecast import SpeedupTable as SpeedupTable, forecast_speedup as forecast_speedup
     from specmath.hardware_tables import (
         HardwareList as HardwareList,
@@ -66,9 +73,34 @@ if TYPE_CHECKING:
         hardware_sheet as hardware_sheet,
         list_hardware as list_hardware,
     )
+    from specmath.hf.reader import read_config as read_config
     from specmath.laws import AcceptanceLaw as AcceptanceLaw
+    from specmath.memory import (
+        Residents as Residents,
+        sequence_bytes_per_device as sequence_bytes_per_device,
+        weight_bytes_per_device as weight_bytes_per_device,
+    )
     from specmath.mixtures import ContextAcceptance as ContextAcceptance, LookupAcceptance as LookupAcceptance
-    from specmath.model import ModelCounts as ModelCounts, model_from_counts as model_from_counts
+    from specmath.model import (
+        AttentionGroup as AttentionGroup,
+        ExpertGroup as ExpertGroup,
+        ModelShape as ModelShape,
+        StateGroup as StateGroup,
+        WeightGroup as WeightGroup,
+    )
+    from specmath.model_catalogue import (
+        counts_model as counts_model,
+        load_model as load_model,
+        model_from_counts as model_from_counts,
+        model_names as model_names,
+    )
+    from specmath.model_tables import (
+        ModelList as ModelList,
+        ModelSheet as ModelSheet,
+        list_models as list_models,
+        model_sheet as model_sheet,
+    )
+    from specmath.pass_table import PassTable as PassTable, take_apart as take_apart
     from specmath.ratios import (
         best_k as best_k,
         compute_bound_speedup as compute_bound_speedup,
@@ -83,16 +115,17 @@ if TYPE_CHECKING:
     )
     from specmath.results import Advice as Advice, Result as Result
     from specmath.roofline import (
-        DeviceRates as DeviceRates,
-        counts_pass_time as counts_pass_time,
+        ForwardPass as ForwardPass,
+        PassPart as PassPart,
         expected_experts as expected_experts,
     )
+    from specmath.roofline_source import Roofline as Roofline, roofline_cases as roofline_cases
     from specmath.sources import (
+        Additive as Additive,
+        BatchSource as BatchSource,
         Ratios as Ratios,
-        Roofline as Roofline,
         StepCost as StepCost,
         StepTimeSource as StepTimeSource,
-        roofline_cases as roofline_cases,
     )
     from specmath.tables import save as save, write as write
     from specmath.token_yield import TokenTable as TokenTable, tokens_per_step as tokens_per_step
@@ -114,6 +147,7 @@ _HOMES = {
         "expected_tokens",
     ),
     "additive": ("AdditiveBreakeven", "AdditiveCost", "additive_breakeven", "critical_context"),
+    "best_trees": ("BestTree",),
     "breakevens": (
         "breakeven_acceptance_length",
         "breakeven_alpha",
@@ -135,11 +169,17 @@ _HOMES = {
         "alpha_from_accepted_over_drafted",
         "alpha_from_counters",
     ),
+    "execution": ("DeviceRates", "Efficiency", "IDEAL", "Layout"),
     "forecast": ("SpeedupTable", "forecast_speedup"),
     "hardware_tables": ("HardwareList", "HardwareSheet", "hardware_sheet", "list_hardware"),
+    "hf.reader": ("read_config",),
     "laws": ("AcceptanceLaw",),
+    "memory": ("Residents", "sequence_bytes_per_device", "weight_bytes_per_device"),
     "mixtures": ("ContextAcceptance", "LookupAcceptance"),
-    "model": ("ModelCounts", "model_from_counts"),
+    "model": ("AttentionGroup", "ExpertGroup", "ModelShape", "StateGroup", "WeightGroup"),
+    "model_catalogue": ("counts_model", "load_model", "model_from_counts", "model_names"),
+    "model_tables": ("ModelList", "ModelSheet", "list_models", "model_sheet"),
+    "pass_table": ("PassTable", "take_apart"),
     "ratios": (
         "best_k",
         "compute_bound_speedup",
@@ -153,8 +193,9 @@ _HOMES = {
         "step_cost",
     ),
     "results": ("Advice", "Result"),
-    "roofline": ("DeviceRates", "counts_pass_time", "expected_experts"),
-    "sources": ("Ratios", "Roofline", "StepCost", "StepTimeSource", "roofline_cases"),
+    "roofline": ("ForwardPass", "PassPart", "expected_experts"),
+    "roofline_source": ("Roofline", "roofline_cases"),
+    "sources": ("Additive", "BatchSource", "Ratios", "StepCost", "StepTimeSource"),
     "tables": ("save", "write"),
     "token_yield": ("TokenTable", "tokens_per_step"),
     "trees": ("RankedTree", "best_tree", "uniform_tree"),

@@ -291,9 +291,7 @@ class BetaAcceptance(AcceptanceLaw):
 
     @property
     def assumption(self) -> str:
-        return (
-            "the acceptance probability differs from step to step by a Beta law and is constant within a step"
-        )
+        return "the acceptance probability differs between steps by a Beta law and not within a step"
 
     def ceiling(self) -> Numbers:
         """1 + a / (b − 1); infinite for b ≤ 1, where the p_i fall so slowly that their sum diverges."""

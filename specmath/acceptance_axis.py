@@ -32,9 +32,16 @@ class AcceptanceAxis:
     @classmethod
     def of(cls, acceptance: AcceptanceLaw | Sequence[AcceptanceLaw]) -> AcceptanceAxis:
         """The axis of one law or several; a constant law over an array of α counts once per α."""
-        laws = (acceptance,) if isinstance(acceptance, AcceptanceLaw) else tuple(acceptance)
-        if not laws:
-            raise InputError("acceptance", "is empty; give at least one law")
+        laws = (acceptance,) if isinstance(acceptance, AcceptanceLaw) else acceptance
+        if (
+            not isinstance(laws, Sequence)
+            or not laws
+            or not all(isinstance(law, AcceptanceLaw) for law in laws)
+        ):
+            raise InputError(
+                "acceptance", "must be a law, such as ConstantAcceptance(0.7), or a list of laws"
+            )
+        laws = tuple(laws)
         if len(laws) > 1:
             laws = tuple(single for law in laws for single in _singles(law))
         alpha = np.concatenate([_alphas(law) for law in laws])

@@ -15,12 +15,11 @@ from specmath.breakevens import (
     breakeven_alpha,
     breakeven_draft_cost_from_acceptance_length,
     breakeven_verify_cost_from_acceptance_length,
-    verify_bound_batch,
 )
 from specmath.checks import FloatArray, IntArray, require_count, require_range
 from specmath.laws import AcceptanceLaw
 from specmath.results import CHUNK_ROWS, Advice, Cell, Columns, Result, brief
-from specmath.sources import Roofline, StepCost
+from specmath.sources import BatchSource, StepCost
 
 SCAN_LIMIT = 4096
 """Largest batch scanned unless the caller says otherwise; engines default to 256–1024 running sequences."""
@@ -32,7 +31,7 @@ def find_crossovers(
     acceptance: AcceptanceLaw | Sequence[AcceptanceLaw],
     k: npt.ArrayLike,
     *,
-    source: Roofline,
+    source: BatchSource,
     batch: int = 1,
     context: npt.ArrayLike = 0,
     max_batch: int = SCAN_LIMIT,
@@ -100,7 +99,7 @@ class CrossoverTable(Result):
     acceptance: AcceptanceAxis
     k: IntArray
     context: FloatArray
-    source: Roofline
+    source: BatchSource
     batch: int
     max_batch: int
 
@@ -144,20 +143,33 @@ class CrossoverTable(Result):
     @property
     def verdict(self) -> str:
         rows = list(self.rows())
-        if len(rows) > 1:
-            words = [str(row["wins"]) for row in rows]
-            told = ", ".join(f"{word} in {words.count(word)}" for word in dict.fromkeys(words))
-            return f"speculation wins {told} of {len(rows)} set-ups {self.source.basis}"
-        return f"{_sentence(rows[0], self.max_batch)} {self.source.basis}"
+        if len(rows) == 1:
+            return f"{_sentence(rows[0], self.max_batch)} {self.source.basis}"
+        words = [str(row["wins"]) for row in rows]
+        edges = [float(str(row["breakeven_batch"])) for row in rows if row["wins"] == "below"]
+        counts = {word: words.count(word) for word in dict.fromkeys(words) if word != "below"}
+        told = [f"{_WINS[word]} in {count} of {len(rows)} set-ups" for word, count in counts.items()]
+        if edges:
+            low, high = min(edges), max(edges)
+            told.insert(
+                0,
+                f"FASTER below a break-even batch of {low:.1f} to {high:.1f} in {len(edges)} of {len(rows)}",
+            )
+        return f"{', '.join(told)}, {self.source.basis}"
 
     @property
     def derivation(self) -> tuple[str, ...]:
         k, context = int(self.k[0]), float(self.context[0])
         row = next(self.rows())
-        lines = [self.acceptance.law(0).at(context).derivation(k)]
-        lines += self.source.derivation(k, self.batch, context)
-        lines.append(f"verify turns compute-bound at N*/(k+1) = {row['verify_bound_batch']:.1f} sequences")
-        lines.append(f"E = {row['acceptance_length']:.4f} pays while the step costs less than E plain steps")
+        law = self.acceptance.law(0).at(context)
+        lines = [law.derivation(k), *self.source.derivation(k, self.batch, context, int(law.width(k)))]
+        if row["verify_bound_batch"] is not None:
+            lines.append(
+                f"N* over the tokens verified of a sequence: {row['verify_bound_batch']:.1f} sequences"
+            )
+        if row["breakeven_batch"] is not None:
+            length, edge = row["acceptance_length"], row["breakeven_batch"]
+            lines.append(f"a step costs E = {length:.4f} plain steps at batch {edge:.1f}")
         return tuple(lines)
 
     def chunks(self, size: int = CHUNK_ROWS) -> Iterator[Columns]:
@@ -177,7 +189,9 @@ class CrossoverTable(Result):
             width=widths[law if len(widths) > 1 else 0, k_index],
             context=self.context[context_index],
         )
-        ridge, unknown = np.full(stop - start, self.source.ridge_tokens), np.full(stop - start, np.nan)
+        ridge = np.full(stop - start, self.source.ridge_tokens)
+        limits = self.source.max_batches(rows.k, rows.context)
+        plain, speculative = (np.broadcast_to(limit, rows.k.shape) for limit in limits)
         return {
             "case": [self.source.case] * (stop - start),
             "alpha": self.acceptance.alpha[law],
@@ -186,11 +200,11 @@ class CrossoverTable(Result):
             "context": rows.context,
             "acceptance_length": rows.length,
             "ridge_tokens": ridge,
-            "verify_bound_batch": np.asarray(verify_bound_batch(ridge, rows.width - 1)),
+            "verify_bound_batch": ridge / (1 + self.source.match_rate * (rows.width - 1)),
             **rows.wins(self.max_batch),
-            "critical_context": unknown,
-            "max_batch": unknown,
-            "max_batch_speculative": unknown,
+            "critical_context": self.source.critical_context(rows.length, rows.k),
+            "max_batch": plain,
+            "max_batch_speculative": speculative,
             **rows.breakevens(self.batch),
         }
 
@@ -199,7 +213,7 @@ class CrossoverTable(Result):
 class _Rows:
     """The set-ups of some rows, as equally long arrays."""
 
-    source: Roofline
+    source: BatchSource
     length: FloatArray
     k: IntArray
     width: IntArray
@@ -253,6 +267,14 @@ class _Rows:
                 )
             ),
         }
+
+
+_WINS = {
+    "always": "FASTER at every batch",
+    "never": "SLOWER at every batch",
+    "above": "FASTER above a break-even batch",
+    "within": "FASTER at some batches",
+}
 
 
 def _intervals(winning: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:

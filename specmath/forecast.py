@@ -7,10 +7,11 @@ evaluated at a time, so the size of the grid is limited by the disk, not by memo
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -63,8 +64,8 @@ def forecast_speedup(
     1.0
     """
     axis = AcceptanceAxis.of(acceptance)
-    if not cases:
-        raise InputError("cases", "is empty; give at least one step-time source")
+    if not isinstance(cases, Sequence) or not cases:
+        raise InputError("cases", "must be a list of step-time sources, at least one")
     return SpeedupTable(
         acceptance=axis,
         k=axis.draft_lengths(k),
@@ -117,6 +118,8 @@ class SpeedupTable(Result):
         "draft_s",
         "verify_s",
         "step_s",
+        "max_batch",
+        "max_batch_speculative",
     )
 
     acceptance: AcceptanceAxis
@@ -151,12 +154,13 @@ class SpeedupTable(Result):
 
     @property
     def warnings(self) -> tuple[Advice, ...]:
-        return tuple(dict.fromkeys(advice for case in self.cases for advice in case.warnings))
+        found = [advice for case in self.cases for advice in case.warnings]
+        return tuple(dict.fromkeys([*self._misfits(), *found]))
 
     def speedups(self) -> FloatArray:
         """The speed-ups alone, all in memory, of shape `shape`: for a plot, or where speed matters."""
         lengths = self.acceptance.lengths(self.k, self.context)
-        return lengths[:, :, None, :, None] / _Grid(self).costs["in_plain_steps"]
+        return lengths[:, :, None, :, None] / _Grid(self).steps(self.k)
 
     @property
     def lowest(self) -> float:
@@ -168,20 +172,28 @@ class SpeedupTable(Result):
         if len(self) > VERDICT_ROWS:
             return ""
         leading = np.concatenate(list(self._leading()))
-        basis = self.cases[0].basis
-        if leading.size == 1:
-            return f"{judgement(float(leading[0]))}: {leading[0]:.2f}× {basis}"
         words = [judgement(float(value)) for value in leading]
-        counts = {word: words.count(word) for word in ("FASTER", "TOO CLOSE TO CALL", "SLOWER")}
-        told = ", ".join(f"{word} in {count}" for word, count in counts.items() if count)
-        return f"{told} of {leading.size} set-ups, {leading.min():.2f}× to {leading.max():.2f}×, {basis}"
+        low, high = (f"{value:.2f}×" for value in (leading.min(), leading.max()))
+        span = low if low == high else f"{low} to {high}"
+        told = words[0] if len(set(words)) == 1 else _told(words, self._varying_axis())
+        noise = f" (too close: within {REPEAT_NOISE:.0%} of 1, what a repeated measurement may differ by)"
+        return f"{told}: {span} {self.cases[0].basis}{noise if 'TOO CLOSE TO CALL' in words else ''}"
+
+    def _varying_axis(self) -> tuple[str, list[str]] | None:
+        """Name and values of the one axis that varies; None where several do."""
+        axes = {"α": self.acceptance.alpha, "k": self.k, "batch": self.batch, "context": self.context}
+        varying = [(name, values) for name, values in axes.items() if values.size > 1]
+        if len(varying) != 1 or len(self.acceptance) != max(1, len(self.acceptance) * (varying[0][0] == "α")):
+            return None
+        name, values = varying[0]
+        return name, [f"{value:g}" for value in values.tolist()]
 
     @property
     def derivation(self) -> tuple[str, ...]:
         row = next(self.rows())
         k, batch, context = int(self.k[0]), int(self.batch[0]), float(self.context[0])
-        lines = [self.acceptance.law(0).at(context).derivation(k)]
-        lines += self.cases[0].derivation(k, batch, context)
+        law = self.acceptance.law(0).at(context)
+        lines = [law.derivation(k), *self.cases[0].derivation(k, batch, context, int(law.width(k)))]
         length, step = row["acceptance_length"], row["breakeven_acceptance_length"]
         lines.append(f"S = E / R = {length:.4f} / {step:.4f} = {row['speedup']:.4f}")
         return tuple(lines)
@@ -190,6 +202,19 @@ class SpeedupTable(Result):
         grid = _Grid(self)
         for start in range(0, len(self), size):
             yield grid.columns(start, min(start + size, len(self)))
+
+    def _misfits(self) -> Iterator[Advice]:
+        """Whether the largest batch asked for fits in memory, for each arm."""
+        k, context, batch = int(self.k.max()), float(self.context.max()), int(self.batch.max())
+        plain, speculative = map(float, self.cases[0].max_batches(k, context))
+        arms = {"plain decoding": plain, f"speculation with k = {k}": speculative}
+        for arm, limit in arms.items():
+            if batch > limit:  # never where the limit is not known
+                held = f"memory holds {limit:,.0f} sequences of {arm} at context {context:,.0f}"
+                remedy = "compare each arm at its own largest batch" if limit else "quantise, or add devices"
+                yield Advice(
+                    code="batch-does-not-fit", text=f"batch {batch:,} does not fit: {held}", remedy=remedy
+                )
 
     def _leading(self) -> Iterator[FloatArray]:
         """Speed-ups of the leading case, a chunk of the grid at a time."""
@@ -205,62 +230,75 @@ class SpeedupTable(Result):
 class _Grid:
     """The two tables behind a `SpeedupTable`, and the look-up of rows in them.
 
-    Acceptance lengths have shape (laws, k, contexts); each step-cost quantity has shape
-    (laws, k, batches, contexts, cases), with one entry for all laws unless trees are among them. Both are
-    small beside the grid itself.
+    Acceptance lengths have shape (laws, k, contexts); step costs, one record per case, broadcast to
+    (laws, k, batches, contexts), with one entry for all laws unless trees are among them. Both are small
+    beside the grid itself.
     """
 
     def __init__(self, table: SpeedupTable) -> None:
         self.table = table
+        self.costs = self._costs(table.k)
         self.tried = np.arange(table._best_k_limit + 1)
-        costs = self._costs(table.k)
-        shape = costs["in_plain_steps"].shape
-        self.costs = {key: np.broadcast_to(value, shape) for key, value in costs.items()}
-        self.tried_steps = self._costs(self.tried)["in_plain_steps"]
+        self.tried_steps = self.steps(self.tried)
+        limits = [case.max_batches(table.k[:, None], table.context) for case in table.cases]
+        shape = (table.k.size, table.context.size)
+        self.max_batch = [[np.broadcast_to(arm, shape) for arm in arms] for arms in limits]
 
-    def _costs(self, k: IntArray) -> dict[str, FloatArray]:
+    def steps(self, k: IntArray) -> FloatArray:
+        """Step costs in plain steps, shape (laws or 1, k, batches, contexts, cases)."""
+        return np.stack([cost["in_plain_steps"] for cost in self._costs(k)], axis=-1)
+
+    def _costs(self, k: IntArray) -> list[dict[str, FloatArray]]:
         table = self.table
-        lengths, batches = k[:, None, None], table.batch[:, None]
-        width = table.acceptance.widths(k)[..., None, None]
-        costs = [case.step_cost(lengths, batches, table.context, width=width) for case in table.cases]
+        width = table.acceptance.widths(k)
+        shape = (len(width), k.size, table.batch.size, table.context.size)
         names = ("plain_s", "draft_cost", "verify_cost", "overhead", "in_plain_steps")
-        return {name: np.stack([getattr(cost, name) for cost in costs], axis=-1) for name in names}
+        costs = [
+            case.step_cost(
+                k[:, None, None], table.batch[:, None], table.context, width=width[..., None, None]
+            )
+            for case in table.cases
+        ]
+        return [{name: np.broadcast_to(getattr(cost, name), shape) for name in names} for cost in costs]
 
     def columns(self, start: int, stop: int) -> Columns:
-        """Rows start … stop of the table, by column."""
-        table = self.table
-        law, k, batch, context, case = np.unravel_index(np.arange(start, stop), table.shape)
-        first_law = int(law[0])
-        some_laws = slice(first_law, int(law[-1]) + 1)
-        lengths = table.acceptance.lengths(table.k, table.context, some_laws)
+        """Rows start … stop of the table, by column; whole cells are evaluated, a row per case, then cut."""
+        table, n_cases = self.table, len(self.table.cases)
+        first, last = start // n_cases, -(-stop // n_cases)
+        law, k, batch, context = np.unravel_index(np.arange(first, last), table.shape[:-1])
+        some_laws = slice(int(law[0]), int(law[-1]) + 1)
+        lengths = table.acceptance.lengths(table.k, table.context, some_laws)[law - law[0], k, context]
         best_k, best_speedup = self._best(some_laws)
-        cell = (law if len(self.tried_steps) > 1 else 0, k, batch, context, case)
-        cost = {key: value[cell] for key, value in self.costs.items()}
-        acceptance_length = lengths[law - first_law, k, context]
-        best_cell = (law - first_law, batch, context, case)
-        unknown = np.full(stop - start, np.nan)
-        return {
-            "case": _case_names(table.cases)[case],
-            "alpha": table.acceptance.alpha[law],
-            "law": table.acceptance.labels[law],
-            "k": table.k[k],
-            "batch": table.batch[batch],
-            "context": table.context[context],
-            "acceptance_length": acceptance_length,
+        place = (law if len(self.tried_steps) > 1 else 0, k, batch, context)
+        by_case = [{name: value[place] for name, value in cost.items()} for cost in self.costs]
+        cost = {name: np.stack([one[name] for one in by_case], axis=-1) for name in by_case[0]}
+        unknown = np.full(cost["overhead"].shape, np.nan)
+        columns: Columns = {
+            "case": np.broadcast_to(_case_names(table.cases), unknown.shape),
+            "alpha": _per_case(table.acceptance.alpha[law], n_cases),
+            "law": _per_case(table.acceptance.labels[law], n_cases),
+            "k": _per_case(table.k[k], n_cases),
+            "batch": _per_case(table.batch[batch], n_cases),
+            "context": _per_case(table.context[context], n_cases),
+            "acceptance_length": _per_case(lengths, n_cases),
             "draft_cost": cost["draft_cost"],
             "verify_cost": cost["verify_cost"],
             "overhead": cost["overhead"],
-            "speedup": acceptance_length / cost["in_plain_steps"],
+            "speedup": lengths[:, None] / cost["in_plain_steps"],
             "speedup_low": unknown,
             "speedup_high": unknown,
             "breakeven_acceptance_length": cost["in_plain_steps"],
-            "best_k": best_k[best_cell],
-            "best_speedup": best_speedup[best_cell],
+            "best_k": best_k[law - law[0], batch, context],
+            "best_speedup": best_speedup[law - law[0], batch, context],
             "target_s": cost["plain_s"],
             "draft_s": cost["draft_cost"] * cost["plain_s"],
             "verify_s": cost["verify_cost"] * cost["plain_s"],
             "step_s": cost["in_plain_steps"] * cost["plain_s"],
+            "max_batch": np.stack([plain[k, context] for plain, _ in self.max_batch], axis=-1),
+            "max_batch_speculative": np.stack([held[k, context] for _, held in self.max_batch], axis=-1),
         }
+        cut = slice(start - first * n_cases, stop - first * n_cases)
+        return {key: np.asarray(column).ravel()[cut] for key, column in columns.items()}
 
     def _best(self, some_laws: slice) -> tuple[IntArray, FloatArray]:
         """Best k and its speed-up, shape (laws, batches, contexts, cases). Off is 1 by definition."""
@@ -270,6 +308,31 @@ class _Grid:
         speedups[:, 0] = 1.0
         best = speedups.argmax(axis=1)
         return best, np.take_along_axis(speedups, best[:, None], axis=1)[:, 0]
+
+
+def _told(words: Sequence[str], axis: tuple[str, list[str]] | None) -> str:
+    """Where each word holds: along the one axis that varies, else how often.
+
+    >>> _told(["FASTER", "FASTER", "SLOWER"], ("batch", ["1", "8", "64"]))
+    'FASTER at batch 1–8, SLOWER at 64'
+    """
+    if axis is None:
+        counts = {word: words.count(word) for word in ("FASTER", "TOO CLOSE TO CALL", "SLOWER")}
+        told = ", ".join(f"{word} in {count}" for word, count in counts.items() if count)
+        return f"{told} of {len(words)} set-ups"
+    name, values = axis
+    starts = [0, *(place for place in range(1, len(words)) if words[place] != words[place - 1]), len(words)]
+    runs = [
+        f"{words[first]} at {name if first == 0 else ''} {values[first]}"
+        + ("" if last - first == 1 else f"–{values[last - 1]}")
+        for first, last in itertools.pairwise(starts)
+    ]
+    return ", ".join(" ".join(run.split()) for run in runs)
+
+
+def _per_case(column: npt.NDArray[Any], n_cases: int) -> npt.NDArray[Any]:
+    """A column of cells, repeated for each case."""
+    return np.broadcast_to(column[:, None], (column.size, n_cases))
 
 
 def _case_names(cases: Sequence[StepTimeSource]) -> npt.NDArray[np.object_]:

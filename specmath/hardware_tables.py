@@ -196,7 +196,7 @@ class HardwareSheet(Result):
         if self.accelerator.confidence != "low":
             return ()
         text = f"the figures of {self.accelerator.name} are derived or disputed (confidence low)"
-        remedy = "measure with `specmath calibrate`, or put better figures into a --hardware-file"
+        remedy = "put better figures into a --hardware-file"
         return (Advice(code="low-confidence", text=text, remedy=remedy),)
 
     @property

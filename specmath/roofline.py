@@ -1,72 +1,262 @@
-"""One forward pass on one device, as a roofline: bytes over bandwidth against FLOPs over peak.
+"""One forward pass T(B, q, C) as a roofline: components one after another, each bound by bytes or by FLOPs.
 
-The rates may be infinite: a pass with an infinite peak is free of FLOPs (memory-bound limit), one with an
-infinite bandwidth is free of bytes (compute-bound limit).
+    component = ((bytes / (bandwidth·memory_efficiency))^s + (FLOPs / (peak·compute_efficiency))^s)^(1/s)
+    T = Σ components + communication + overheads
+
+B sequences of q tokens each, with C tokens of each already in the cache; every count is that of one device of
+the layout. docs/formulas.md lists the components with their sources.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from specmath.checks import Numbers, like_inputs, require_count, require_range
+from specmath.checks import FloatArray, Numbers, like_inputs, require_count, require_range
 from specmath.errors import InputError
-from specmath.model import ModelCounts
+from specmath.execution import IDEAL, ONE_DEVICE, DeviceRates, Efficiency, Layout
+from specmath.model import AttentionGroup, ModelShape
+
+WIRE_BYTES = 2
+"""Bytes of an activation that travels between devices: 16 bits."""
+STATE_ACCESSES = 2
+"""Times a recurrent state is moved in a pass over one token: read and written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceRates:
-    """What a device reads and computes per second.
+class PassPart:
+    """One component of a pass, on one device; arrays broadcast over batch, tokens and context.
 
     Attributes:
-        memory_bytes_per_s: Bytes read from memory per second; infinite for the compute-bound limit.
-        flops_per_s: Dense FLOPs per second in the dtype of the product; infinite for the memory-bound limit.
+        name: dense, experts, attention …, state, activations, communication or overhead.
+        bytes: Bytes of memory traffic; of the link for communication.
+        flops: FLOPs.
+        bytes_s: Seconds of the bytes alone.
+        flops_s: Seconds of the FLOPs alone.
+        seconds: Seconds of the component.
     """
 
-    memory_bytes_per_s: float
-    flops_per_s: float
+    name: str
+    bytes: FloatArray
+    flops: FloatArray
+    bytes_s: FloatArray
+    flops_s: FloatArray
+    seconds: FloatArray
 
-    def without_flops(self) -> DeviceRates:
-        """The same device with free arithmetic."""
-        return DeviceRates(memory_bytes_per_s=self.memory_bytes_per_s, flops_per_s=math.inf)
-
-    def without_bytes(self) -> DeviceRates:
-        """The same device with free memory traffic."""
-        return DeviceRates(memory_bytes_per_s=math.inf, flops_per_s=self.flops_per_s)
+    @property
+    def bound(self) -> npt.NDArray[np.str_]:
+        """Which side takes longer: bytes or FLOPs; latency where neither takes any time."""
+        longer = np.where(self.bytes_s >= self.flops_s, "bytes", "FLOPs")
+        return np.where(np.maximum(self.bytes_s, self.flops_s) > 0, longer, "latency")
 
 
-def counts_pass_time(
-    model: ModelCounts, tokens: npt.ArrayLike, *, rates: DeviceRates, bytes_per_param: float
-) -> Numbers:
-    """Seconds of one forward pass over `tokens` tokens (all sequences together), weights only.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardPass:
+    """Forward passes of one model, spread by one layout over one kind of device.
 
-        T = max(P_total · w / bandwidth, 2 · P_active · tokens / peak)
+    Attributes:
+        model: What is read and multiplied.
+        rates: What a device does per second; `flops_per_s` has every compute dtype of the model.
+        layout: How the model is spread.
+        efficiency: How far software is from the datasheet.
 
-    Assumes context 0 (no KV cache), one device, no communication and no overhead; bytes and FLOPs overlap
-    perfectly. A datasheet figure: neither a forecast nor a bound.
-
-    Args:
-        model: Parameter counts.
-        tokens: Tokens in the pass, above 0; scalar or array. It need not be whole: a lookup draft verifies
-            1 + h·k tokens per sequence on average.
-        rates: Memory and arithmetic rate of the device.
-        bytes_per_param: Width w of a stored weight in bytes (2 for bf16).
-
-    Source: Leviathan et al. 2023 assume the memory-bound end; the two-sided form is the roofline of
-    Williams et al. 2009.
-
-    >>> h100 = DeviceRates(memory_bytes_per_s=3.35e12, flops_per_s=989e12)
-    >>> dense = ModelCounts(name="70B", total_params=70e9, active_params=70e9)
-    >>> round(counts_pass_time(dense, 1, rates=h100, bytes_per_param=2) * 1e3, 2)  # 140 GB / 3.35 TB/s
-    41.79
+    Raises:
+        InputError: a layout of several devices whose activations have no link to travel by.
     """
-    count = require_range("tokens", tokens, above=0)
-    bytes_s = model.total_params * bytes_per_param / rates.memory_bytes_per_s
-    flops_s = 2 * model.active_params * count / rates.flops_per_s
-    return like_inputs(np.maximum(bytes_s, flops_s))
+
+    model: ModelShape
+    rates: DeviceRates
+    layout: Layout = ONE_DEVICE
+    efficiency: Efficiency = IDEAL
+
+    def __post_init__(self) -> None:
+        if self.layout.devices > 1 and self.model.hidden and self.rates.link_bytes_per_s is None:
+            raise InputError(
+                "link", "is missing: the catalogue knows no link of this part; give its bytes/s, one way"
+            )
+
+    def time(self, batch: npt.ArrayLike, tokens: npt.ArrayLike, context: npt.ArrayLike) -> Numbers:
+        """Seconds of one pass over `tokens` tokens of each of `batch` sequences.
+
+        Args:
+            batch: B, sequences, at least 1.
+            tokens: q, tokens per sequence, at least 1; not whole where it is a mean.
+            context: C, tokens in the cache of each sequence, at least 0.
+
+        Raises:
+            InputError: an argument outside its range, or a context for a model without a known cache.
+
+        Source: the roofline of Williams et al. 2009, component by component as in Pope et al. 2022.
+        """
+        sequences, width, length = self._checked(batch, tokens, context)
+        device_s = np.asarray(sum(part.seconds for part in self._device_parts(sequences, width, length)))
+        return like_inputs(self._with_overheads(device_s, self._tokens(sequences, width)))
+
+    def parts(self, batch: npt.ArrayLike, tokens: npt.ArrayLike, context: npt.ArrayLike) -> list[PassPart]:
+        """The pass taken apart; the seconds of the parts add up to `time`."""
+        sequences, width, length = self._checked(batch, tokens, context)
+        parts = list(self._device_parts(sequences, width, length))
+        device_s = np.asarray(sum(part.seconds for part in parts))
+        overhead_s = self._with_overheads(device_s, self._tokens(sequences, width)) - device_s
+        zero = np.zeros(())
+        overhead = PassPart(
+            name="overhead",
+            bytes=zero,
+            flops=zero,
+            bytes_s=zero,
+            flops_s=zero,
+            seconds=np.asarray(overhead_s),
+        )
+        return [*parts, overhead]
+
+    def _checked(
+        self, batch: npt.ArrayLike, tokens: npt.ArrayLike, context: npt.ArrayLike
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        length = require_range("context", context, 0)
+        if not self.model.n_layers and np.any(length > 0):
+            problem = (
+                f"{self.model.name} is known by its counts alone: no cache, so only context 0 can be timed"
+            )
+            raise InputError("context", problem)
+        return require_range("batch", batch, 1), require_range("tokens", tokens, 1), length
+
+    def _tokens(self, batch: FloatArray, width: FloatArray) -> FloatArray:
+        """t of one attention rank, padded to the next captured graph."""
+        tokens = self._rank_batch(batch) * width
+        sizes = self.efficiency.graph_sizes
+        if not sizes:
+            return tokens
+        places = np.searchsorted(np.array(sizes, dtype=float), tokens)
+        padded = np.array([*sizes, np.inf])[places]
+        return np.where(np.isfinite(padded), padded, tokens)
+
+    def _rank_batch(self, batch: FloatArray) -> FloatArray:
+        """Sequences of the busiest data-parallel rank."""
+        return np.ceil(batch / self.layout.dp) if self.layout.dp > 1 else batch
+
+    def _device_parts(self, batch: FloatArray, width: FloatArray, context: FloatArray) -> Iterator[PassPart]:
+        tokens = self._tokens(batch, width)
+        yield self._dense(tokens)
+        if self.model.experts:
+            yield self._experts(tokens * self.layout.dp, width)
+        sequences = self._rank_batch(batch)
+        for group in self.model.attention:
+            yield self._attention(group, sequences, width, context)
+        if self.model.states:
+            yield self._state(sequences, width)
+        if self.efficiency.activation_bytes or self.efficiency.logit_bytes:
+            yield self._activations(tokens)
+        if self.layout.devices > 1 and self.model.hidden:
+            yield self._communication(tokens)
+
+    def _dense(self, tokens: FloatArray) -> PassPart:
+        """Everything a pass reads but routed experts and look-up tables, as one component."""
+        groups, tp = self.model.weights, self.layout.tp
+        read = sum(group.read_params * group.bytes_per_param for group in groups) / tp
+        seconds = sum(2 * group.multiplied_params / self._peak(group.compute_dtype) for group in groups) / tp
+        flops = sum(2 * group.multiplied_params for group in groups) / tp
+        return self._part("dense", np.asarray(read), flops * tokens, seconds * tokens)
+
+    def _experts(self, tokens: FloatArray, width: FloatArray) -> PassPart:
+        """Routed experts: the bytes of those touched, the FLOPs of those chosen."""
+        ranks, overlap = self.layout.expert_ranks, self.efficiency.expert_overlap
+        independent = tokens * (1 + overlap * (width - 1)) / width
+        read: FloatArray = np.zeros(())
+        flops = seconds = 0.0
+        for group in self.model.experts:
+            touched = expected_experts(group.n_experts, group.top_k, independent)
+            read = read + touched * (group.n_layers * group.params_per_expert * group.bytes_per_param / ranks)
+            flops += 2 * group.active_params / ranks
+            seconds += 2 * group.active_params / ranks / self._peak(group.compute_dtype)
+        return self._part("experts", read, flops * tokens, seconds * tokens)
+
+    def _attention(
+        self, group: AttentionGroup, batch: FloatArray, width: FloatArray, context: FloatArray
+    ) -> PassPart:
+        """Reading the cache, writing q entries to it, and the products with it, of like layers."""
+        kept = np.minimum(context, np.inf if group.window is None else group.window) / group.tokens_per_entry
+        attended = kept if group.top_k is None else np.minimum(kept, group.top_k)
+        rereads = 1 + self.efficiency.kv_reread * (width - 1)
+        entries = batch * (rereads * attended + width / group.tokens_per_entry)
+        # MLA and few KV heads: a rank beyond their number holds a copy, so it saves no bytes.
+        read = entries * (group.kv_bytes_per_entry / min(self.layout.tp, group.kv_heads))
+        flops = (batch * width) * (attended + (width + 1) / 2) * (group.flops_per_pair / self.layout.tp)
+        return self._part(
+            f"attention, {group.name}", read, flops, flops / self._peak(self.model.activation_dtype)
+        )
+
+    def _state(self, batch: FloatArray, width: FloatArray) -> PassPart:
+        """Recurrent states, read and written once, and a snapshot after each further token."""
+        snapshots = width - 1 if self.efficiency.state_snapshots else np.zeros(())
+        moved = batch * (STATE_ACCESSES + snapshots) * (self.model.state_bytes / self.layout.tp)
+        return self._part("state", moved, np.zeros(()), np.zeros(()))
+
+    def _activations(self, tokens: FloatArray) -> PassPart:
+        per_token = self.efficiency.activation_bytes * self.model.hidden * self.model.n_layers
+        per_token += self.efficiency.logit_bytes * self.model.vocab
+        return self._part("activations", tokens * per_token, np.zeros(()), np.zeros(()))
+
+    def _communication(self, tokens: FloatArray) -> PassPart:
+        """All-reduces of tensor parallelism, all-to-alls of data-parallel attention, hops between stages."""
+        layout, link = self.layout, self.rates.link_bytes_per_s or np.inf
+        message = tokens * self.model.hidden * WIRE_BYTES
+        reduces = 2 * self.model.n_layers * (layout.tp > 1)
+        moved = reduces * (2 * (layout.tp - 1) / layout.tp) * message
+        exchanges, ranks = 0, layout.tp * layout.dp
+        if layout.dp > 1:
+            for group in self.model.experts:
+                exchanges += 2 * group.n_layers  # dispatch and combine
+                copies = min(group.top_k, ranks) * (ranks - 1) / ranks
+                moved = moved + 2 * group.n_layers * copies * message
+        moved = moved + (layout.pp - 1) * message
+        collectives = reduces + exchanges + layout.pp - 1
+        bytes_s = moved / link
+        seconds = bytes_s + collectives * self.efficiency.link_latency_s
+        zero = np.zeros(())
+        return PassPart(
+            name="communication", bytes=moved, flops=zero, bytes_s=bytes_s, flops_s=zero, seconds=seconds
+        )
+
+    def _with_overheads(self, device_s: FloatArray, tokens: FloatArray) -> FloatArray:
+        """Gaps between captured kernels, or the host that launches them one by one, and the pass's own."""
+        efficiency = self.efficiency
+        kernels = efficiency.kernels_per_layer * self.model.n_layers
+        replayed = device_s + np.float64(kernels * efficiency.kernel_gap_s)
+        if efficiency.graph_sizes is None:
+            return np.asarray(replayed + efficiency.pass_overhead_s)
+        eager = np.maximum(device_s, kernels * efficiency.kernel_launch_s)
+        captured = tokens <= max(efficiency.graph_sizes, default=0)
+        return np.where(captured, replayed, eager) + efficiency.pass_overhead_s
+
+    def _part(self, name: str, read: FloatArray, flops: FloatArray, flops_s: FloatArray) -> PassPart:
+        bytes_s = read / (self.rates.memory_bytes_per_s * self.efficiency.memory_efficiency)
+        by_flops = flops_s / self.efficiency.compute_efficiency
+        seconds = blended(bytes_s, by_flops, self.efficiency.sharpness)
+        return PassPart(
+            name=name, bytes=read, flops=flops, bytes_s=bytes_s, flops_s=by_flops, seconds=seconds
+        )
+
+    def _peak(self, dtype: str) -> float:
+        return self.rates.flops_per_s[dtype]
+
+
+def blended(bytes_s: FloatArray, flops_s: FloatArray, sharpness: float) -> FloatArray:
+    """(a^s + b^s)^(1/s): the larger for s = ∞, the sum for s = 1, in between a rounded corner.
+
+    >>> float(blended(np.array(3.0), np.array(4.0), 2.0))
+    5.0
+    """
+    longer = np.maximum(bytes_s, flops_s)
+    if sharpness == np.inf:
+        return longer
+    if sharpness == 1:
+        return np.asarray(bytes_s + flops_s)
+    # Scaled by the larger, so that no power overflows or vanishes.
+    share = np.minimum(bytes_s, flops_s) / np.where(longer > 0, longer, 1.0)
+    return np.asarray(longer * (1 + share**sharpness) ** (1 / sharpness))
 
 
 def expected_experts(experts: npt.ArrayLike, top_k: npt.ArrayLike, tokens: npt.ArrayLike) -> Numbers:

@@ -99,7 +99,9 @@ class TokenTable(Result):
         if len(self) > 1:
             return ""
         length = next(self.rows())["acceptance_length"]
-        return f"{length:.4g} tokens per step, of {self.k[0] + 1} at best"
+        alpha = self.acceptance.alpha[0]
+        told = f"α = {alpha:.4g}: " if np.isfinite(alpha) else ""
+        return f"{told}{length:.4g} tokens per step, of {self.k[0] + 1} at best with k = {self.k[0]}"
 
     @property
     def derivation(self) -> tuple[str, ...]:

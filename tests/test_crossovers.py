@@ -16,8 +16,8 @@ from specmath.crossovers import _edge, _intervals, _wins, find_crossovers
 from specmath.errors import InputError
 from specmath.forecast import forecast_speedup
 from specmath.mixtures import LookupAcceptance
-from specmath.model import model_from_counts
-from specmath.sources import roofline_cases
+from specmath.model_catalogue import model_from_counts
+from specmath.roofline_source import roofline_cases
 from specmath.trees import best_tree
 
 PAIR = roofline_cases(load_hardware("h100-sxm"), model_from_counts("70B"), model_from_counts("1B"))

@@ -15,9 +15,10 @@ from specmath.errors import InputError
 from specmath.forecast import SpeedupTable, forecast_speedup, judgement
 from specmath.laws import AcceptanceLaw
 from specmath.mixtures import ContextAcceptance, LookupAcceptance
-from specmath.model import model_from_counts
+from specmath.model_catalogue import model_from_counts
 from specmath.ratios import best_k, speedup
-from specmath.sources import Ratios, roofline_cases
+from specmath.roofline_source import roofline_cases
+from specmath.sources import Ratios
 from specmath.trees import best_tree
 
 CASES = roofline_cases(load_hardware("h100-sxm"), model_from_counts("70B"), model_from_counts("1B"))
@@ -162,7 +163,9 @@ def test_judgement(value: float, low: float | None, high: float | None, word: st
 
 def test_the_verdict_counts_set_ups_and_the_lowest_is_of_the_leading_case() -> None:
     table = forecast_speedup(ConstantAcceptance(0.7), 4, [1, 160, 512], cases=CASES)
-    assert table.verdict.startswith("FASTER in 1, TOO CLOSE TO CALL in 1, SLOWER in 1 of 3 set-ups")
+    assert table.verdict.startswith(
+        "FASTER at batch 1, TOO CLOSE TO CALL at 160, SLOWER at 512: 0.55× to 2.62×"
+    )
     assert table.lowest == pytest.approx(textbook(0.7, 4, 512), rel=1e-12)
 
 
@@ -209,8 +212,8 @@ def make(**changes: object) -> SpeedupTable:
         ({"batch": float("nan")}, "batch: must be a whole number"),
         ({"context": -5}, "context: must be at least 0"),
         ({"context": "8k"}, "context: must be a number"),
-        ({"cases": ()}, "cases: is empty"),
-        ({"law": ()}, "acceptance: is empty"),
+        ({"cases": ()}, "cases: must be a list"),
+        ({"law": ()}, "acceptance: must be a law"),
         ({"law": PositionAcceptance((0.8, 0.7))}, "k: must be at most 2, got 4"),
     ],
 )

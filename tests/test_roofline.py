@@ -9,38 +9,48 @@ import pytest
 from hypothesis import given, strategies as st
 
 from specmath.errors import InputError
-from specmath.model import ModelCounts, model_from_counts
-from specmath.roofline import DeviceRates, counts_pass_time, expected_experts
+from specmath.execution import DeviceRates
+from specmath.model_catalogue import model_from_counts
+from specmath.roofline import ForwardPass, blended, expected_experts
 
-H100 = DeviceRates(memory_bytes_per_s=3.35e12, flops_per_s=989e12)
-DENSE = ModelCounts(name="70B", total_params=70e9, active_params=70e9)
+H100 = DeviceRates(memory_bytes_per_s=3.35e12, flops_per_s={"bf16": 989e12})
+
+
+def seconds(text: str, tokens: float, rates: DeviceRates = H100) -> float:
+    """One pass over `tokens` sequences of a model known by its counts."""
+    return float(np.asarray(ForwardPass(model=model_from_counts(text), rates=rates).time(tokens, 1, 0)))
 
 
 @pytest.mark.parametrize(
-    ("tokens", "seconds"),
+    ("tokens", "expected"),
     [
         pytest.param(1, 140e9 / 3.35e12, id="one token: bytes"),
         pytest.param(295, 140e9 / 3.35e12, id="just under the ridge of 295.2: bytes"),
         pytest.param(296, 140e9 * 296 / 989e12, id="just over the ridge: FLOPs"),
     ],
 )
-def test_a_pass_takes_the_longer_of_bytes_and_flops(tokens: int, seconds: float) -> None:
-    assert counts_pass_time(DENSE, tokens, rates=H100, bytes_per_param=2) == pytest.approx(seconds, rel=1e-15)
+def test_a_pass_takes_the_longer_of_bytes_and_flops(tokens: int, expected: float) -> None:
+    assert seconds("70B", tokens) == pytest.approx(expected, rel=1e-15)
 
 
 def test_the_limits_drop_one_side_each() -> None:
-    free_flops = counts_pass_time(DENSE, 10_000, rates=H100.without_flops(), bytes_per_param=2)
-    free_bytes = counts_pass_time(DENSE, 1, rates=H100.without_bytes(), bytes_per_param=2)
-    assert free_flops == pytest.approx(140e9 / 3.35e12, rel=1e-15)
-    assert free_bytes == pytest.approx(140e9 / 989e12, rel=1e-15)
+    assert seconds("70B", 10_000, H100.without_flops()) == pytest.approx(140e9 / 3.35e12, rel=1e-15)
+    assert seconds("70B", 1, H100.without_bytes()) == pytest.approx(140e9 / 989e12, rel=1e-15)
 
 
-def test_a_sparse_model_reads_all_and_multiplies_the_active_share() -> None:
-    moe = model_from_counts("47B/13B")
-    assert counts_pass_time(moe, 1, rates=H100, bytes_per_param=2) == pytest.approx(94e9 / 3.35e12, rel=1e-15)
-    assert counts_pass_time(moe, 5000, rates=H100, bytes_per_param=2) == pytest.approx(
-        26e9 * 5000 / 989e12, rel=1e-15
-    )
+def test_a_sparse_model_known_by_counts_reads_all_and_multiplies_the_active_share() -> None:
+    assert seconds("47B/13B", 1) == pytest.approx(94e9 / 3.35e12, rel=1e-15)
+    assert seconds("47B/13B", 5000) == pytest.approx(26e9 * 5000 / 989e12, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("sharpness", "expected"),
+    [(np.inf, 4.0), (1.0, 7.0), (2.0, 5.0), (3.0, (27 + 64) ** (1 / 3))],
+)
+def test_a_component_blends_bytes_and_flops(sharpness: float, expected: float) -> None:
+    assert float(blended(np.array(3.0), np.array(4.0), sharpness)) == pytest.approx(expected, rel=1e-14)
+    assert float(blended(np.array(0.0), np.array(4.0), sharpness)) == 4.0
+    assert float(blended(np.array(0.0), np.array(0.0), sharpness)) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -74,11 +84,3 @@ def test_expected_experts_stays_between_top_k_and_all(experts: int, top_k: int, 
     touched = float(expected_experts(experts, top_k, tokens))
     least = top_k if tokens else 0
     assert least - 1e-9 <= touched <= experts
-
-
-@pytest.mark.parametrize(
-    "text", ["0", "-70B", "70B/80B", "70B/0", "x", "", "1e16", "70B/13B/2", "nan", "70K"]
-)
-def test_counts_that_are_none_are_refused_by_name(text: str) -> None:
-    with pytest.raises(InputError, match=r"^draft: "):
-        model_from_counts(text, "draft")

@@ -53,4 +53,5 @@ def test_rows_run_over_laws_then_k() -> None:
     table = tokens_per_step(ConstantAcceptance(np.array([0.5, 0.7])), [1, 2])
     assert [(row["alpha"], row["k"]) for row in table.rows()] == [(0.5, 1), (0.5, 2), (0.7, 1), (0.7, 2)]
     assert table.verdict == ""
-    assert tokens_per_step(ConstantAcceptance(0.7), 4).verdict == "2.773 tokens per step, of 5 at best"
+    expected = "α = 0.7: 2.773 tokens per step, of 5 at best with k = 4"
+    assert tokens_per_step(ConstantAcceptance(0.7), 4).verdict == expected

@@ -17,13 +17,13 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from specmath.cli.options import LAWS, HardwareOptions, RatioOptions
+from specmath.cli.options import LAWS, DeviceOptions, PairOptions, RatioOptions
 from specmath.errors import AccessError, DataError
 
 FILE = Path("specmath.toml")
 
 _RATIOS = ["c", *(field.name for field in fields(RatioOptions))]  # `--c` is short for --draft-cost
-_HARDWARE = [field.name for field in fields(HardwareOptions)]
+_HARDWARE = [field.name for options in (DeviceOptions, PairOptions) for field in fields(options)]
 _DROPS = ((LAWS, LAWS), (_RATIOS, _HARDWARE), (_HARDWARE, _RATIOS))
 """What is typed of the first drops the second from the defaults."""
 

@@ -5,27 +5,32 @@ Start-up is a feature: what one law alone needs is imported by the reader of tha
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
+from specmath.accelerator import Accelerator
 from specmath.acceptance import BetaAcceptance, ConstantAcceptance, PositionAcceptance
 from specmath.acceptance_axis import AcceptanceAxis
 from specmath.axes import parse_axis, parse_linear, parse_record, parse_vector
 from specmath.catalogue import load_hardware
 from specmath.checks import require_count, require_range
-from specmath.cli.options import LAWS, AcceptanceOptions, HardwareOptions, RatioOptions
+from specmath.cli.options import LAWS, AcceptanceOptions, DeviceOptions, PairOptions, RatioOptions
 from specmath.errors import InputError
+from specmath.execution import IDEAL, Efficiency, Layout
 from specmath.laws import AcceptanceLaw
-from specmath.model import model_from_counts
-from specmath.sources import Ratios, Roofline, StepTimeSource, roofline_cases
+from specmath.model import ModelShape
+from specmath.roofline_source import Roofline, roofline_cases
+from specmath.sources import Ratios, StepTimeSource
 from specmath.units import parse_quantity
 
-DEFAULT_HARDWARE, DEFAULT_TARGET, DEFAULT_DRAFT, DEFAULT_DTYPE = "h100-sxm", "70B", "1B", "bf16"
+DEFAULT_HARDWARE, DEFAULT_TARGET, DEFAULT_DRAFT = "h100-sxm", "70B", "1B"
 
 _OPTION_OF = {
+    "kv_dtype": "kv_cache_dtype",
     "a": "beta",
     "b": "beta",
     "branching": "tree_branching",
@@ -43,6 +48,13 @@ def option(name: str) -> str:
     return "--" + _OPTION_OF.get(name, name).replace("_", "-")
 
 
+def draft_lengths(k: str | None, rates: str | None) -> list[int]:
+    """The draft lengths typed; by default 4, or as many as there are rates."""
+    if k is None and rates is not None and "," not in rates:
+        return [len(parse_vector("rates", rates))]
+    return parse_axis("k", k or "4", whole=True)
+
+
 def only_one(given: dict[str, str | None], wanted: str) -> str:
     """The one option that was given; an error that names them otherwise."""
     named = [name for name, value in given.items() if value is not None]
@@ -56,7 +68,8 @@ def only_one(given: dict[str, str | None], wanted: str) -> str:
 
 def acceptance_laws(options: AcceptanceOptions, k: list[int]) -> list[AcceptanceLaw]:
     """The laws that the acceptance options name, in the order typed."""
-    kind = only_one({name: getattr(options, name) for name in LAWS}, "an acceptance")
+    wanted = "an acceptance" if options.match_rate is None else "the law that holds once a match is found"
+    kind = only_one({name: getattr(options, name) for name in LAWS}, wanted)
     _refuse_strays(options, kind)
     laws = _LAW_READERS[kind](getattr(options, kind), options, k)
     if options.match_rate is None:
@@ -73,12 +86,12 @@ def match_rate(options: AcceptanceOptions) -> float:
 
 
 def step_time_cases(
-    acceptance: AcceptanceOptions, hardware: HardwareOptions, ratios: RatioOptions
+    acceptance: AcceptanceOptions, device: DeviceOptions, pair: PairOptions, ratios: RatioOptions
 ) -> tuple[StepTimeSource, ...]:
     """Typed ratios as one case, or the three cases of the roofline."""
     if not _given(ratios):
-        return roofline(acceptance, hardware)
-    if strays := _given(hardware):
+        return roofline(acceptance, device, pair)
+    if strays := _given(device) + _given(pair):
         raise InputError(strays[0], f"excludes {option(_given(ratios)[0])}; give ratios or hardware")
     if ratios.draft_cost is None and acceptance.match_rate is None:
         raise InputError("draft_cost", "is missing; with typed ratios give the cost of one draft pass")
@@ -93,18 +106,84 @@ def step_time_cases(
     return (source,)
 
 
-def roofline(acceptance: AcceptanceOptions, hardware: HardwareOptions) -> tuple[Roofline, Roofline, Roofline]:
+def chosen_cases(cases: tuple[StepTimeSource, ...], text: str | None) -> tuple[StepTimeSource, ...]:
+    """The cases named, in the order of the table."""
+    if text is None:
+        return cases
+    known = [source.case for source in cases]
+    named = [name.strip() for name in text.split(",")]
+    if strange := [name for name in named if name not in known]:
+        raise InputError("case", f"{strange[0]!r} is none of {', '.join(known)}")
+    return tuple(source for source in cases if source.case in named)
+
+
+def roofline(
+    acceptance: AcceptanceOptions, device: DeviceOptions, pair: PairOptions
+) -> tuple[Roofline, Roofline, Roofline]:
     """The ideal, memory-bound and compute-bound case of the model pair on the accelerator."""
     lookup = acceptance.match_rate is not None
-    if lookup and hardware.draft is not None:
+    if lookup and pair.draft is not None:
         raise InputError("draft", "excludes --match-rate: a lookup draft runs no model")
+    target = model("target", pair.target or DEFAULT_TARGET, device)
+    if not lookup and pair.draft is None and target.n_layers:
+        raise InputError("draft", f"is missing: name the draft of {target.name}, or give --match-rate")
+    draft = None if lookup else model("draft", pair.draft or DEFAULT_DRAFT, device)
     return roofline_cases(
-        load_hardware(hardware.hardware or DEFAULT_HARDWARE, hardware_file=hardware.hardware_file),
-        model_from_counts(hardware.target or DEFAULT_TARGET, "target"),
-        None if lookup else model_from_counts(hardware.draft or DEFAULT_DRAFT, "draft"),
-        dtype=hardware.dtype or DEFAULT_DTYPE,
+        accelerator(device),
+        target,
+        draft,
+        layout=layout(device),
+        draft_layout=Layout(tp=_degree("draft_tp", pair.draft_tp)),
+        efficiency=efficiency(device),
+        link_bytes_per_s=link(device),
         match_rate=match_rate(acceptance),
     )
+
+
+def accelerator(device: DeviceOptions) -> Accelerator:
+    """The accelerator of the options."""
+    return load_hardware(device.hardware or DEFAULT_HARDWARE, hardware_file=device.hardware_file)
+
+
+def layout(device: DeviceOptions) -> Layout:
+    """How the options spread the target."""
+    return Layout(**{name: _degree(name, getattr(device, name)) for name in ("tp", "dp", "ep", "pp")})
+
+
+def efficiency(device: DeviceOptions) -> Efficiency:
+    """The ideal, padded to the captured sizes if there are any."""
+    if device.graph_sizes is None:
+        return IDEAL
+    return Efficiency(graph_sizes=tuple(parse_axis("graph_sizes", device.graph_sizes, whole=True)))
+
+
+def link(device: DeviceOptions) -> float | None:
+    """The link that was typed, in bytes per second; None for the catalogue's."""
+    return None if device.link is None else parse_quantity("link", device.link, "B/s")
+
+
+def model(role: str, text: str, device: DeviceOptions) -> ModelShape:
+    """The model that the text names, in the dtypes that the options ask for; only a target is quantised."""
+    from specmath.hf.reader import read_config
+    from specmath.model_catalogue import load_model
+
+    try:
+        shape = read_config(sys.stdin.read(), "stdin", name="stdin") if text == "-" else load_model(text)
+        if device.dtype is not None:
+            shape = shape.with_dtype(device.dtype)
+        if device.quantization is not None and role == "target":
+            shape = shape.with_quantization(device.quantization)
+        if device.kv_cache_dtype is not None and shape.has_kv:
+            shape = shape.with_kv_cache_dtype(device.kv_cache_dtype)
+    except InputError as error:
+        raise InputError(
+            {"total_params": role, "active_params": role}.get(error.name, error.name), error.problem
+        ) from error
+    return shape
+
+
+def _degree(name: str, text: str | None) -> int:
+    return 1 if text is None else parse_count(name, text)
 
 
 def refuse_ratios(ratios: RatioOptions, question: str) -> None:
@@ -130,7 +209,7 @@ def parse_count(name: str, text: str) -> int:
     return values[0]
 
 
-def _given(options: HardwareOptions | RatioOptions) -> list[str]:
+def _given(options: DeviceOptions | PairOptions | RatioOptions) -> list[str]:
     return [field.name for field in fields(options) if getattr(options, field.name) is not None]
 
 
@@ -178,7 +257,8 @@ def _beta(text: str, options: AcceptanceOptions, k: list[int]) -> list[Acceptanc
 
 
 def _tree(text: str, options: AcceptanceOptions, k: list[int]) -> list[AcceptanceLaw]:
-    from specmath.trees import best_tree, uniform_tree
+    from specmath.best_trees import BestTree
+    from specmath.trees import uniform_tree
 
     ranks = parse_vector("ranks", text)
     shape = only_one(
@@ -186,7 +266,7 @@ def _tree(text: str, options: AcceptanceOptions, k: list[int]) -> list[Acceptanc
     )
     if shape == "tree_nodes":
         sizes = parse_axis("tree_nodes", options.tree_nodes or "", whole=True)
-        return [best_tree(ranks, nodes, max(k)) for nodes in sizes]
+        return [BestTree(ranks, nodes) for nodes in sizes]
     branching = require_count("branching", parse_vector("branching", options.tree_branching or ""), 1)
     return [uniform_tree(ranks, branching.tolist())]
 

@@ -23,6 +23,20 @@ _output = partial(typer.Option, rich_help_panel="Output")
 Text = str | None
 
 
+def hardware_completion(incomplete: str) -> list[str]:
+    """Accelerators that begin like this, for the shell."""
+    from specmath.catalogue import hardware_names
+
+    return [name for name in hardware_names() if name.startswith(incomplete)]
+
+
+def model_completion(incomplete: str) -> list[str]:
+    """Models that begin like this, for the shell."""
+    from specmath.model_catalogue import model_names
+
+    return [name for name in model_names() if name.startswith(incomplete)]
+
+
 LAWS = ("alpha", "acceptance_length", "accepted_over_drafted", "rates", "beta", "ranks", "alpha_at")
 """Options that name the acceptance law; they exclude each other."""
 
@@ -73,22 +87,59 @@ class AcceptanceOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HardwareOptions:
-    """What runs on what."""
+class DeviceOptions:
+    """The accelerator, and how a model is spread over several."""
 
     hardware: Annotated[
         Text,
-        _hardware(metavar="NAME", help="Accelerator, see `specmath show hardware`. \\[default: h100-sxm]"),
+        _hardware(
+            metavar="NAME",
+            help="Accelerator, see `specmath show hardware`. \\[default: h100-sxm]",
+            autocompletion=hardware_completion,
+        ),
     ] = None
     hardware_file: Annotated[
         Text, _hardware(metavar="FILE", help="YAML that adds or overrides accelerators.")
     ] = None
-    target: Annotated[
-        Text, _hardware(metavar="COUNT", help="Parameters, 70B or 47B/13B (total/active). \\[default: 70B]")
+    tp: Annotated[Text, _hardware(metavar="N", help="Tensor parallelism of the target.")] = None
+    dp: Annotated[Text, _hardware(metavar="N", help="Data-parallel attention: groups of tp devices.")] = None
+    ep: Annotated[Text, _hardware(metavar="N", help="Expert parallelism, within tp · dp.")] = None
+    pp: Annotated[Text, _hardware(metavar="N", help="Pipeline stages.")] = None
+    link: Annotated[
+        Text,
+        _hardware(metavar="B/s", help="Link between devices, one way, as 450GB/s; else the catalogue's."),
     ] = None
-    draft: Annotated[Text, _hardware(metavar="COUNT", help="Parameters of the draft. \\[default: 1B]")] = None
+    graph_sizes: Annotated[
+        Text, _hardware(metavar="1,2,4,8:512:8", help="Captured tokens per pass; passes are padded to them.")
+    ] = None
     dtype: Annotated[
-        Text, _hardware(metavar="DTYPE", help="Of the weights and products of both. \\[default: bf16]")
+        Text, _hardware(metavar="DTYPE", help="Count both models unquantised in bf16, fp16 or fp32.")
+    ] = None
+    quantization: Annotated[
+        Text,
+        _hardware(metavar="FORMAT", help="Layer weights of the target: fp8, int8, int4, nf4, nvfp4, mxfp4."),
+    ] = None
+    kv_cache_dtype: Annotated[Text, _hardware(metavar="DTYPE", help="KV cache of both models.")] = None
+
+
+_MODEL = "A catalogue name, hub id, config.json or its folder, - for stdin, 70B or 47B/13B (total/active)."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairOptions:
+    """The target and the draft."""
+
+    target: Annotated[
+        Text, _hardware(metavar="MODEL", help=f"{_MODEL} \\[default: 70B]", autocompletion=model_completion)
+    ] = None
+    draft: Annotated[
+        Text,
+        _hardware(
+            metavar="MODEL", help="As for the target. \\[default: 1B]", autocompletion=model_completion
+        ),
+    ] = None
+    draft_tp: Annotated[
+        Text, _hardware(metavar="N", help="Tensor parallelism of the draft. \\[default: 1]")
     ] = None
 
 
@@ -113,6 +164,11 @@ class OutputOptions:
             "--format",
             "-f",
             metavar="table|md|csv|json|latex|html",
+            autocompletion=lambda incomplete: [
+                name
+                for name in ("table", "md", "csv", "json", "latex", "html")
+                if name.startswith(incomplete)
+            ],
             help="Of stdout, or of -o where its ending does not tell. \\[default: table; md in a pipe]",
         ),
     ] = None

@@ -6,7 +6,13 @@ from typing import Annotated
 
 import typer
 
-from specmath.cli.options import OutputOptions, with_options
+from specmath.cli.options import (
+    DeviceOptions,
+    OutputOptions,
+    hardware_completion,
+    model_completion,
+    with_options,
+)
 
 show = typer.Typer(no_args_is_help=True, help="What is in the catalogue?")
 
@@ -14,7 +20,10 @@ show = typer.Typer(no_args_is_help=True, help="What is in the catalogue?")
 @show.command("hardware")
 @with_options
 def hardware(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One accelerator in full.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="One accelerator in full.", autocompletion=hardware_completion),
+    ] = None,
     hardware_file: Annotated[
         str | None, typer.Option(metavar="FILE", help="YAML that adds or overrides accelerators.")
     ] = None,
@@ -35,3 +44,93 @@ def hardware(
         emit(list_hardware(vendor=vendor, kind=kind, hardware_file=hardware_file), output)
     else:
         emit(hardware_sheet(load_hardware(name, hardware_file=hardware_file)), output)
+
+
+@show.command("model")
+@with_options
+def model(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[MODEL]",
+            help="One model in full: a catalogue name, hub id, config.json or its folder, - for stdin, 70B.",
+            autocompletion=model_completion,
+        ),
+    ] = None,
+    match: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="List names with this text, or a*pattern.")
+    ] = None,
+    drafts: Annotated[
+        bool | None, typer.Option("--drafts/--models", help="List draft heads or models only.")
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(metavar="DTYPE", help="Count it in bf16, fp16 or fp32.")
+    ] = None,
+    quantization: Annotated[
+        str | None,
+        typer.Option(metavar="FORMAT", help="Layer weights in fp8, int8, int4, nf4, nvfp4, mxfp4."),
+    ] = None,
+    kv_cache_dtype: Annotated[
+        str | None, typer.Option(metavar="DTYPE", help="KV cache in fp8, int8, …")
+    ] = None,
+    *,
+    output: OutputOptions,
+) -> None:
+    """Models: parameters stored, read and multiplied, cache and state, what was assumed."""
+    from specmath.cli.inputs import model as named_model
+    from specmath.cli.output import emit
+    from specmath.model_tables import list_models, model_sheet
+
+    if name is None:
+        emit(list_models(match, drafts=drafts), output)
+        return
+    formats = DeviceOptions(dtype=dtype, quantization=quantization, kv_cache_dtype=kv_cache_dtype)
+    emit(model_sheet(named_model("target", name, formats)), output)
+
+
+@show.command("pass")
+@with_options
+def forward_pass(
+    target: Annotated[
+        str, typer.Option(metavar="MODEL", help="The model.", autocompletion=model_completion)
+    ] = "70B",
+    batch: Annotated[str, typer.Option(metavar="B", help="Sequences in the pass.")] = "1",
+    tokens: Annotated[
+        str, typer.Option(metavar="q", help="Tokens per sequence: 1 for a plain step, k + 1 to verify k.")
+    ] = "1",
+    context: Annotated[str, typer.Option(metavar="C", help="Tokens in the KV cache, per sequence.")] = "0",
+    *,
+    device: DeviceOptions,
+    output: OutputOptions,
+) -> None:
+    """One forward pass taken apart: bytes, FLOPs, time and bound of each component."""
+    from specmath.cli.inputs import (
+        accelerator,
+        efficiency,
+        layout,
+        link,
+        model as named_model,
+        parse_count,
+        parse_number,
+    )
+    from specmath.cli.output import emit
+    from specmath.pass_table import take_apart
+    from specmath.roofline_source import Roofline
+
+    part = accelerator(device)
+    source = Roofline(
+        accelerator=part,
+        target=named_model("target", target, device),
+        draft=None,
+        layout=layout(device),
+        efficiency=efficiency(device),
+        link_bytes_per_s=link(device),
+    )
+    table = take_apart(
+        source.target_pass(),
+        part=part,
+        batch=parse_count("batch", batch),
+        tokens=parse_number("tokens", tokens),
+        context=parse_number("context", context),
+    )
+    emit(table, output)

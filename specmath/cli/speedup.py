@@ -6,20 +6,35 @@ from typing import Annotated
 
 import typer
 
-from specmath.cli.options import AcceptanceOptions, HardwareOptions, OutputOptions, RatioOptions, with_options
+from specmath.cli.options import (
+    AcceptanceOptions,
+    DeviceOptions,
+    OutputOptions,
+    PairOptions,
+    RatioOptions,
+    with_options,
+)
 
 
 @with_options
 def speedup(
     acceptance: AcceptanceOptions,
-    k: Annotated[str, typer.Option("--k", metavar="k", help="Draft tokens per step.")] = "4",
+    k: Annotated[
+        str | None,
+        typer.Option("--k", metavar="k", help=r"Draft tokens per step. \[default: 4, or one per rate]"),
+    ] = None,
     batch: Annotated[str, typer.Option(metavar="B", help="Sequences in the pass.")] = "1",
     context: Annotated[str, typer.Option(metavar="C", help="Tokens in the KV cache, per sequence.")] = "0",
     *,
-    hardware: HardwareOptions,
+    device: DeviceOptions,
+    pair: PairOptions,
     ratios: RatioOptions,
     at_least: Annotated[
         str | None, typer.Option(metavar="S", help="Exit 3 if the speed-up falls short of S anywhere.")
+    ] = None,
+    case: Annotated[
+        str | None,
+        typer.Option(metavar="ideal,memory_bound,compute_bound", help="Cases to show. \\[default: all]"),
     ] = None,
     output: OutputOptions,
 ) -> None:
@@ -28,16 +43,22 @@ def speedup(
     Numbers may be lists (1,4,16) and ranges (1:256:x2, 0.5:0.9:0.1); several make a table.
     """
     from specmath.axes import parse_axis
-    from specmath.cli.inputs import acceptance_laws, parse_number, step_time_cases
+    from specmath.cli.inputs import (
+        acceptance_laws,
+        chosen_cases,
+        draft_lengths,
+        parse_number,
+        step_time_cases,
+    )
     from specmath.cli.output import emit
     from specmath.forecast import forecast_speedup
 
-    k_axis = parse_axis("k", k, whole=True)
+    k_axis = draft_lengths(k, acceptance.rates)
     table = forecast_speedup(
         acceptance_laws(acceptance, k_axis),
         k_axis,
         parse_axis("batch", batch, whole=True),
-        cases=step_time_cases(acceptance, hardware, ratios),
+        cases=chosen_cases(step_time_cases(acceptance, device, pair, ratios), case),
         context=parse_axis("context", context),
     )
     floor = None if at_least is None else parse_number("at_least", at_least)

@@ -1,0 +1,95 @@
+"""What a roofline assumes, in words: the sentences under its tables and the lines of its derivation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from specmath.accelerator import Accelerator
+from specmath.memory import MEMORY_SHARE, Residents
+from specmath.model import ModelShape
+from specmath.results import Advice
+from specmath.roofline import ForwardPass
+from specmath.units import format_quantity
+
+
+def roofline_text(part: Accelerator, target: ModelShape) -> str:
+    """What the ideal is, and that it is no forecast."""
+    dtype = target.activation_dtype
+    peak = format_quantity(part.peak(dtype).flops_per_s, "FLOP/s")
+    rates = f"{peak} {dtype} dense, {format_quantity(part.memory_bytes_per_s, 'B/s')}"
+    return (
+        f"ideal: datasheet peaks of {part.name} ({rates}), no overhead; "
+        "real software differs, so this is neither a forecast nor a bound, and has no range"
+    )
+
+
+def model_text(model: ModelShape) -> str:
+    """What a pass of the model reads."""
+    if not model.n_layers:
+        return f"{model.name} is known by its parameter count alone: context 0, no KV cache, no communication"
+    weights, cache = (format_quantity(size, "B") for size in (model.weight_bytes, model.kv_bytes_per_token))
+    return f"{model.name}: {weights} of weights, {cache} of cache per token"
+
+
+def memory_text(residents: Residents) -> str:
+    """What a largest batch fills."""
+    if not residents.known:
+        return "the largest batch is not known, since the cache of the target is not"
+    memory = f"{MEMORY_SHARE:.0%} of the {format_quantity(residents.memory_bytes, 'B')} of a device"
+    return f"largest batches fill {memory} with weights, cache and states; activations are not counted"
+
+
+def dtype_texts(part: Accelerator, target: ModelShape) -> tuple[str, ...]:
+    """Dtypes that the part computes in a wider one."""
+    peaks = {dtype: part.peak(dtype) for dtype in sorted(target.compute_dtypes)}
+    return tuple(
+        f"{part.name} has no {dtype} path: computed in {peak.dtype}"
+        for dtype, peak in peaks.items()
+        if peak.widened
+    )
+
+
+def device_warnings(part: Accelerator, residents: Residents) -> tuple[Advice, ...]:
+    """For models known by their counts: what the counts leave out that matters."""
+    if residents.known:
+        return ()
+    return (*_too_large(part, residents), *map(_textbook_moe, _sparse_counts(residents)))
+
+
+def _sparse_counts(residents: Residents) -> list[ModelShape]:
+    models = [model for model in (residents.target, residents.draft) if model is not None]
+    return [model for model in models if model.multiplied_params < model.dense_params]
+
+
+def _textbook_moe(model: ModelShape) -> Advice:
+    return Advice(
+        code="textbook-moe",
+        text=f"{model.name} is priced as if every pass read all its experts: at small batch the plain step "
+        "comes out too slow, and the speed-up too high",
+        remedy="name a catalogue model or give its config.json, whose experts are counted",
+    )
+
+
+def _too_large(part: Accelerator, residents: Residents) -> tuple[Advice, ...]:
+    models = [model for model in (residents.target, residents.draft) if model is not None]
+    size, given = sum(model.weight_bytes for model in models), residents.target_layout.devices
+    wanted = math.ceil(size / part.memory_bytes)
+    if wanted <= given:
+        return ()
+    weights, room = (format_quantity(bytes_, "B") for bytes_ in (size, part.memory_bytes))
+    text = f"{weights} of weights do not fit the {room} of a {part.name}: at least {wanted} are needed"
+    remedy = (
+        f"the ratios stand if both models are split {wanted} ways at no communication cost; "
+        f"the seconds are those of {given}"
+    )
+    return (Advice(code="more-devices", text=text, remedy=remedy),)
+
+
+def pass_text(symbol: str, run: ForwardPass, batch: int, tokens: float, context: float) -> str:
+    """One pass as the sum of its parts, each with what bounds it."""
+    parts = [part for part in run.parts(batch, tokens, context) if np.any(part.seconds > 0)]
+    terms = (f"{part.name} {format_quantity(float(part.seconds), 's')} by {part.bound}" for part in parts)
+    total = format_quantity(float(np.asarray(run.time(batch, tokens, context))), "s")
+    return f"{symbol}, {tokens:g} tokens of {batch} sequences: {' + '.join(terms)} = {total}"

@@ -1,0 +1,142 @@
+"""What the reader refuses, in one line that names the field: wrong values, unknown layouts, hostile text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from specmath.errors import DataError
+from specmath.hf.reader import read_config
+from specmath.model import ModelShape
+from specmath.model_catalogue import catalogue_entry
+
+Config = dict[str, Any]
+
+
+def read(config: Config) -> ModelShape:
+    return read_config(json.dumps(config), "config.json")
+
+
+def entry(name: str, **changes: Any) -> Config:
+    """A catalogue file with fields changed; None in `changes` is written as null."""
+    return catalogue_entry(name) | changes
+
+
+def without(config: Config, *fields: str) -> Config:
+    return {field: value for field, value in config.items() if field not in fields}
+
+
+LLAMA: Config = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 160,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "vocab_size": 1000,
+    "tie_word_embeddings": False,
+}
+
+
+def test_top_k_above_the_experts_is_refused() -> None:
+    with pytest.raises(
+        DataError, match="num_experts_per_tok: must be at most the 8 experts of a layer, got 9"
+    ):
+        read(entry("mixtral-8x7b", num_experts_per_tok=9))
+
+
+def test_a_pattern_of_another_length_is_refused() -> None:
+    with pytest.raises(DataError, match="hybrid_override_pattern: has 56 entries for 57 layers"):
+        read(entry("nemotron-nano-9b-v2", num_hidden_layers=57))
+
+
+def test_a_field_of_another_layout_is_refused() -> None:
+    with pytest.raises(DataError, match="num_local_experts: 8 is no part of the 'llama' layout"):
+        read(LLAMA | {"num_local_experts": 8})
+    with pytest.raises(DataError, match="kv_lora_rank: 512 is no part of the 'qwen3' layout"):
+        read(entry("qwen3-8b", kv_lora_rank=512))
+
+
+@pytest.mark.parametrize(
+    ("field", "usual"),
+    [
+        ("hidden_size", "hidden_size"),
+        ("num_hidden_layers", "num_hidden_layers"),
+        ("num_attention_heads", "num_attention_heads"),
+        ("vocab_size", "vocab_size"),
+        ("intermediate_size", "intermediate_size"),
+    ],
+)
+def test_a_missing_field_is_named(field: str, usual: str) -> None:
+    with pytest.raises(DataError, match=f"config.json: {usual} .*is missing"):
+        read(without(LLAMA, field))
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"num_attention_heads": 0}, "num_attention_heads: must be a whole number from 1"),
+        ({"hidden_size": -64}, "hidden_size: must be a whole number from 1"),
+        ({"hidden_size": [64, 32]}, "hidden_size: must be a whole number .* got a list of 2 entries"),
+        ({"hidden_size": {}}, "hidden_size: must be a whole number .* got a table of 0 entries"),
+        ({"hidden_size": "64"}, "hidden_size: must be a whole number .* got '64'"),
+        ({"hidden_size": True}, "hidden_size: must be a whole number .* got True"),
+        ({"hidden_size": 64.5}, "hidden_size: must be a whole number .* got 64.5"),
+        ({"hidden_size": float("nan")}, "hidden_size: must be a whole number .* got nan"),
+        ({"hidden_size": float("inf")}, "hidden_size: must be a whole number .* got inf"),
+        ({"hidden_size": 10**40}, "hidden_size: must be .* got an integer of over 30 digits"),
+        ({"num_hidden_layers": 10**12}, "num_hidden_layers: must be a whole number from 1 to 10000"),
+        (
+            {"num_attention_heads": 7, "num_key_value_heads": 7},
+            "head_dim: is missing, and 64 is no multiple of 7 heads",
+        ),
+        ({"tie_word_embeddings": "yes"}, "tie_word_embeddings: must be true or false, got 'yes'"),
+        (
+            {"layer_types": ["full_attention", "astral_attention", "full_attention"]},
+            "layer_types: 'astral_attention' is not a kind",
+        ),
+        ({"layer_types": ["full_attention"]}, "layer_types: has 1 entries for 3 layers"),
+        ({"layer_types": "full"}, "layer_types: must be a list"),
+        ({"model_type": "lama"}, "model_type: 'lama' is not a layout this version knows; nearest: llama"),
+        ({"model_type": None}, "model_type: is missing"),
+        ({"model_type": 7}, "model_type: 7 is not a layout"),
+        ({"text_config": 5}, "text_config: must be a table"),
+        ({"quantization_config": []}, "quantization_config: must be a table"),
+        ({"quantization_config": {}}, "quant_method is missing"),
+        ({"quantization_config": {"quant_method": "magic"}}, "quant_method 'magic' is not known"),
+    ],
+)
+def test_wrong_values_are_refused_in_one_line(change: Config, problem: str) -> None:
+    with pytest.raises(DataError, match=problem) as caught:
+        read(LLAMA | change)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "is empty"),
+        ("   \n", "is empty"),
+        ("{", "line 1: is no JSON"),
+        ('{"a": 1,}', "is no JSON"),
+        ("[1, 2]", "holds a JSON list, expected a table"),
+        ("null", "holds a JSON NoneType"),
+        ('{"a": 1, "a": 2}', "field 'a' stands twice in one table"),
+        ('{"text_config": {"b": 1, "b": 1}}', "field 'b' stands twice"),
+        ("[" * 200_000, "is nested too deeply"),
+        ('{"a":' * 200_000, "is nested too deeply"),
+        ('{"hidden_size": ' + "9" * 10_000 + "}", "Exceeds the limit"),
+        (" " * (33 * 2**20), "is larger than 32 MiB"),
+        ("{}", "model_type: is missing"),
+        ('{"text_config": ' * 50 + "{}" + "}" * 50, "model_type: is missing"),
+    ],
+    ids=lambda value: value[:20] if isinstance(value, str) else None,
+)
+def test_hostile_text(text: str, problem: str) -> None:
+    with pytest.raises(DataError, match=problem) as caught:
+        read_config(text, "config.json")
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith("config.json: ")
