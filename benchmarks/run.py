@@ -1,7 +1,7 @@
 """Start-up and grids, each as a ratio to something simple that ran in the same minute on the same machine.
 
     python benchmarks/run.py            all
-    python benchmarks/run.py startup    one of startup, grid, parquet
+    python benchmarks/run.py startup    one of startup, grid, roofline, parquet
 
 CPU seconds, not wall-clock: a busy machine stretches both sides of a ratio alike. Each figure is the smallest
 of several runs, taken in turn with its reference.
@@ -33,6 +33,16 @@ def startup() -> Iterator[str]:
         "specmath tokens -f md": [*specmath, "tokens", "--alpha", "0.7", "-f", "md"],
         "specmath speedup -f md": [*specmath, *job, "-f", "md"],
         "specmath speedup -f table": [*specmath, *job, "-f", "table"],
+        "specmath speedup, named models": [
+            *specmath,
+            *job,
+            "--target",
+            "qwen3-32b",
+            "--draft",
+            "qwen3-0.6b",
+            "-f",
+            "md",
+        ],
         "specmath crossover -f md": [*specmath, "crossover", "--alpha", "0.7", "-f", "md"],
         "specmath show hardware -f md": [*specmath, "show", "hardware", "-f", "md"],
     }
@@ -95,6 +105,35 @@ def grid() -> Iterator[str]:
         yield _line(name, seconds, seconds / taken["x ** y"], "x ** y", bars.get(name))
 
 
+def roofline() -> Iterator[str]:
+    """A million roofline speed-ups of a mixture of experts against `x ** y` on float arrays of that grid."""
+    import numpy as np
+
+    import specmath
+
+    ks, batches, contexts = np.arange(1, 9), np.arange(1, 251), np.linspace(0, 32_000, 500)
+    pair = specmath.roofline_cases(
+        specmath.load_hardware("h100-sxm"),
+        specmath.load_model("qwen3-30b-a3b"),
+        specmath.load_model("qwen3-0.6b"),
+        layout=specmath.Layout(tp=8),
+        efficiency=specmath.Efficiency(sharpness=4),
+    )
+    law = specmath.ConstantAcceptance(0.7)
+    grid = np.broadcast_to(contexts, (ks.size, batches.size, contexts.size)) / 32_000
+    exponent = np.broadcast_to(ks[:, None, None].astype(float), grid.shape).copy()
+    base = grid.copy()
+
+    def speedups() -> None:
+        specmath.forecast_speedup(law, ks, batches, cases=pair[:1], context=contexts).speedups()
+
+    work: dict[str, Callable[[], object]] = {"x ** y": lambda: base**exponent, "roofline speed-ups": speedups}
+    taken = {name: min(times) for name, times in _in_turn(work, _cpu_of_call).items()}
+    bars = {"roofline speed-ups": 20.0}
+    for name, seconds in taken.items():
+        yield _line(name, seconds, seconds / taken["x ** y"], "x ** y", bars.get(name))
+
+
 def parquet() -> Iterator[str]:
     """Ten million rows to Parquet: the peak of memory."""
     with tempfile.TemporaryDirectory() as folder:
@@ -140,7 +179,7 @@ def _line(name: str, seconds: float, ratio: float, reference: str, bar: float | 
     return f"{name:40} {seconds * 1e3:8.1f} ms {ratio:6.2f} × {reference}{limit}"
 
 
-SUITES = {"startup": startup, "grid": grid, "parquet": parquet}
+SUITES = {"startup": startup, "grid": grid, "roofline": roofline, "parquet": parquet}
 
 if __name__ == "__main__":
     for suite in sys.argv[1:] or SUITES:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         additive_breakeven as additive_breakeven,
         critical_context as critical_context,
     )
+    from specmath.additive_source import Additive as Additive
     from specmath.best_trees import BestTree as BestTree
     from specmath.breakevens import (
         breakeven_acceptance_length as breakeven_acceptance_length,
@@ -88,12 +89,8 @@ if TYPE_CHECKING:
         StateGroup as StateGroup,
         WeightGroup as WeightGroup,
     )
-    from specmath.model_catalogue import (
-        counts_model as counts_model,
-        load_model as load_model,
-        model_from_counts as model_from_counts,
-        model_names as model_names,
-    )
+    from specmath.model_catalogue import load_model as load_model, model_names as model_names
+    from specmath.model_counts import counts_model as counts_model, model_from_counts as model_from_counts
     from specmath.model_tables import (
         ModelList as ModelList,
         ModelSheet as ModelSheet,
@@ -121,7 +118,6 @@ if TYPE_CHECKING:
     )
     from specmath.roofline_source import Roofline as Roofline, roofline_cases as roofline_cases
     from specmath.sources import (
-        Additive as Additive,
         BatchSource as BatchSource,
         Ratios as Ratios,
         StepCost as StepCost,
@@ -147,6 +143,7 @@ _HOMES = {
         "expected_tokens",
     ),
     "additive": ("AdditiveBreakeven", "AdditiveCost", "additive_breakeven", "critical_context"),
+    "additive_source": ("Additive",),
     "best_trees": ("BestTree",),
     "breakevens": (
         "breakeven_acceptance_length",
@@ -177,7 +174,8 @@ _HOMES = {
     "memory": ("Residents", "sequence_bytes_per_device", "weight_bytes_per_device"),
     "mixtures": ("ContextAcceptance", "LookupAcceptance"),
     "model": ("AttentionGroup", "ExpertGroup", "ModelShape", "StateGroup", "WeightGroup"),
-    "model_catalogue": ("counts_model", "load_model", "model_from_counts", "model_names"),
+    "model_catalogue": ("load_model", "model_names"),
+    "model_counts": ("counts_model", "model_from_counts"),
     "model_tables": ("ModelList", "ModelSheet", "list_models", "model_sheet"),
     "pass_table": ("PassTable", "take_apart"),
     "ratios": (
@@ -195,7 +193,7 @@ _HOMES = {
     "results": ("Advice", "Result"),
     "roofline": ("ForwardPass", "PassPart", "expected_experts"),
     "roofline_source": ("Roofline", "roofline_cases"),
-    "sources": ("Additive", "BatchSource", "Ratios", "StepCost", "StepTimeSource"),
+    "sources": ("BatchSource", "Ratios", "StepCost", "StepTimeSource"),
     "tables": ("save", "write"),
     "token_yield": ("TokenTable", "tokens_per_step"),
     "trees": ("RankedTree", "best_tree", "uniform_tree"),

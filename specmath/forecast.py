@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -160,7 +161,7 @@ class SpeedupTable(Result):
     def speedups(self) -> FloatArray:
         """The speed-ups alone, all in memory, of shape `shape`: for a plot, or where speed matters."""
         lengths = self.acceptance.lengths(self.k, self.context)
-        return lengths[:, :, None, :, None] / _Grid(self).steps(self.k)
+        return lengths[:, :, None, :, None] / _Grid(self).steps
 
     @property
     def lowest(self) -> float:
@@ -207,11 +208,14 @@ class SpeedupTable(Result):
         """Whether the largest batch asked for fits in memory, for each arm."""
         k, context, batch = int(self.k.max()), float(self.context.max()), int(self.batch.max())
         plain, speculative = map(float, self.cases[0].max_batches(k, context))
-        arms = {"plain decoding": plain, f"speculation with k = {k}": speculative}
-        for arm, limit in arms.items():
+        if plain == 0:
+            text = f"not even one sequence fits beside the weights at context {context:,.0f}"
+            yield Advice(code="weights-do-not-fit", text=text, remedy="quantise, or add devices")
+            return
+        for arm, limit in {"plain decoding": plain, f"speculation with k = {k}": speculative}.items():
             if batch > limit:  # never where the limit is not known
                 held = f"memory holds {limit:,.0f} sequences of {arm} at context {context:,.0f}"
-                remedy = "compare each arm at its own largest batch" if limit else "quantise, or add devices"
+                remedy = "compare each arm at its own largest batch"
                 yield Advice(
                     code="batch-does-not-fit", text=f"batch {batch:,} does not fit: {held}", remedy=remedy
                 )
@@ -238,15 +242,19 @@ class _Grid:
     def __init__(self, table: SpeedupTable) -> None:
         self.table = table
         self.costs = self._costs(table.k)
-        self.tried = np.arange(table._best_k_limit + 1)
-        self.tried_steps = self.steps(self.tried)
         limits = [case.max_batches(table.k[:, None], table.context) for case in table.cases]
         shape = (table.k.size, table.context.size)
         self.max_batch = [[np.broadcast_to(arm, shape) for arm in arms] for arms in limits]
 
-    def steps(self, k: IntArray) -> FloatArray:
+    @cached_property
+    def steps(self) -> FloatArray:
         """Step costs in plain steps, shape (laws or 1, k, batches, contexts, cases)."""
-        return np.stack([cost["in_plain_steps"] for cost in self._costs(k)], axis=-1)
+        return _stacked_steps(self.costs)
+
+    @cached_property
+    def tried_steps(self) -> FloatArray:
+        """The same for every k among which the best is sought, from 0."""
+        return _stacked_steps(self._costs(np.arange(self.table._best_k_limit + 1)))
 
     def _costs(self, k: IntArray) -> list[dict[str, FloatArray]]:
         table = self.table
@@ -269,7 +277,7 @@ class _Grid:
         some_laws = slice(int(law[0]), int(law[-1]) + 1)
         lengths = table.acceptance.lengths(table.k, table.context, some_laws)[law - law[0], k, context]
         best_k, best_speedup = self._best(some_laws)
-        place = (law if len(self.tried_steps) > 1 else 0, k, batch, context)
+        place = (law if len(self.steps) > 1 else 0, k, batch, context)
         by_case = [{name: value[place] for name, value in cost.items()} for cost in self.costs]
         cost = {name: np.stack([one[name] for one in by_case], axis=-1) for name in by_case[0]}
         unknown = np.full(cost["overhead"].shape, np.nan)
@@ -302,12 +310,17 @@ class _Grid:
 
     def _best(self, some_laws: slice) -> tuple[IntArray, FloatArray]:
         """Best k and its speed-up, shape (laws, batches, contexts, cases). Off is 1 by definition."""
-        lengths = self.table.acceptance.lengths(self.tried, self.table.context, some_laws)
+        tried = np.arange(self.tried_steps.shape[1])
+        lengths = self.table.acceptance.lengths(tried, self.table.context, some_laws)
         steps = self.tried_steps[some_laws] if len(self.tried_steps) > 1 else self.tried_steps
         speedups = lengths[:, :, None, :, None] / steps
         speedups[:, 0] = 1.0
         best = speedups.argmax(axis=1)
         return best, np.take_along_axis(speedups, best[:, None], axis=1)[:, 0]
+
+
+def _stacked_steps(costs: Sequence[Mapping[str, FloatArray]]) -> FloatArray:
+    return np.stack([cost["in_plain_steps"] for cost in costs], axis=-1)
 
 
 def _told(words: Sequence[str], axis: tuple[str, list[str]] | None) -> str:

@@ -79,7 +79,7 @@ def weight_bytes_per_device(model: ModelShape, layout: Layout) -> float:
 
     Dense weights are split over tp, routed experts over their ranks, layers over pp. Assumes even splits.
 
-    >>> from specmath.model_catalogue import counts_model
+    >>> from specmath.model_counts import counts_model
     >>> weight_bytes_per_device(counts_model("70B", 70e9), Layout(tp=2))
     70000000000.0
     """

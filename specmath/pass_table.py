@@ -10,7 +10,8 @@ import numpy as np
 
 from specmath.accelerator import Accelerator
 from specmath.checks import require_count, require_range
-from specmath.results import CHUNK_ROWS, Cell, Columns, Result
+from specmath.memory import weight_bytes_per_device
+from specmath.results import CHUNK_ROWS, Advice, Cell, Columns, Result
 from specmath.roofline import ForwardPass, PassPart
 from specmath.units import format_quantity
 
@@ -51,7 +52,7 @@ class PassTable(Result):
         "flops",
         "bytes_s",
         "flops_s",
-        "seconds",
+        "time_s",
         "share",
         "bound",
     )
@@ -97,6 +98,15 @@ class PassTable(Result):
         seconds = float(np.asarray(self.run.time(self.batch, self.tokens, self.context)))
         return f"{format_quantity(seconds, 's')} at the ideal roofline, a datasheet figure, not a forecast"
 
+    @property
+    def warnings(self) -> tuple[Advice, ...]:
+        weights = weight_bytes_per_device(self.run.model, self.run.layout)
+        if weights <= self.part.memory_bytes:
+            return ()
+        needed, room = (format_quantity(size, "B") for size in (weights, self.part.memory_bytes))
+        text = f"{needed} of weights a device do not fit its {room}"
+        return (Advice(code="weights-do-not-fit", text=text, remedy="quantise, or add devices"),)
+
     def chunks(self, size: int = CHUNK_ROWS) -> Iterator[Columns]:
         rows = [*map(self._row, self.parts), self._total()]
         for start in range(0, len(rows), size):
@@ -110,7 +120,7 @@ class PassTable(Result):
             "flops": float(part.flops),
             "bytes_s": float(part.bytes_s),
             "flops_s": float(part.flops_s),
-            "seconds": float(part.seconds),
+            "time_s": float(part.seconds),
             "share": float(part.seconds) / total,
             "bound": str(part.bound),
         }
@@ -124,7 +134,7 @@ class PassTable(Result):
             "flops": sum(float(part.flops) for part in parts),
             "bytes_s": None,
             "flops_s": None,
-            "seconds": sum(float(part.seconds) for part in parts),
+            "time_s": sum(float(part.seconds) for part in parts),
             "share": 1.0,
             "bound": None,
         }

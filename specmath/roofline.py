@@ -22,6 +22,7 @@ from specmath.model import AttentionGroup, ModelShape
 
 WIRE_BYTES = 2
 """Bytes of an activation that travels between devices: 16 bits."""
+_SMALLEST = float(np.finfo(float).tiny)
 STATE_ACCESSES = 2
 """Times a recurrent state is moved in a pass over one token: read and written."""
 
@@ -180,10 +181,11 @@ class ForwardPass:
         kept = np.minimum(context, np.inf if group.window is None else group.window) / group.tokens_per_entry
         attended = kept if group.top_k is None else np.minimum(kept, group.top_k)
         rereads = 1 + self.efficiency.kv_reread * (width - 1)
-        entries = batch * (rereads * attended + width / group.tokens_per_entry)
         # MLA and few KV heads: a rank beyond their number holds a copy, so it saves no bytes.
-        read = entries * (group.kv_bytes_per_entry / min(self.layout.tp, group.kv_heads))
-        flops = (batch * width) * (attended + (width + 1) / 2) * (group.flops_per_pair / self.layout.tp)
+        entry_bytes = group.kv_bytes_per_entry / min(self.layout.tp, group.kv_heads)
+        # Constants multiply the smaller factor: over a grid only one product has its full size.
+        read = (batch * entry_bytes) * (rereads * attended + width / group.tokens_per_entry)
+        flops = (batch * width * (group.flops_per_pair / self.layout.tp)) * (attended + (width + 1) / 2)
         return self._part(
             f"attention, {group.name}", read, flops, flops / self._peak(self.model.activation_dtype)
         )
@@ -233,7 +235,8 @@ class ForwardPass:
 
     def _part(self, name: str, read: FloatArray, flops: FloatArray, flops_s: FloatArray) -> PassPart:
         bytes_s = read / (self.rates.memory_bytes_per_s * self.efficiency.memory_efficiency)
-        by_flops = flops_s / self.efficiency.compute_efficiency
+        efficiency = self.efficiency.compute_efficiency
+        by_flops = flops_s if efficiency == 1 else flops_s / efficiency
         seconds = blended(bytes_s, by_flops, self.efficiency.sharpness)
         return PassPart(
             name=name, bytes=read, flops=flops, bytes_s=bytes_s, flops_s=by_flops, seconds=seconds
@@ -254,9 +257,13 @@ def blended(bytes_s: FloatArray, flops_s: FloatArray, sharpness: float) -> Float
         return longer
     if sharpness == 1:
         return np.asarray(bytes_s + flops_s)
-    # Scaled by the larger, so that no power overflows or vanishes.
-    share = np.minimum(bytes_s, flops_s) / np.where(longer > 0, longer, 1.0)
-    return np.asarray(longer * (1 + share**sharpness) ** (1 / sharpness))
+    # Scaled by the larger, so that no power overflows or vanishes; in place, since grids are large.
+    blend = np.asarray(np.minimum(bytes_s, flops_s) / np.maximum(longer, _SMALLEST))
+    np.power(blend, sharpness, out=blend)
+    blend += 1
+    np.power(blend, 1 / sharpness, out=blend)
+    blend *= longer
+    return blend
 
 
 def expected_experts(experts: npt.ArrayLike, top_k: npt.ArrayLike, tokens: npt.ArrayLike) -> Numbers:

@@ -88,7 +88,7 @@ def display_scale(values: Iterable[float | None], unit: str) -> tuple[float, str
     (1000000000.0, 'GB')
     """
     present = sorted(abs(value) for value in values if value)
-    if not present or unit not in ("s", "B", "B/s", "FLOP/s", "tok/s", "W"):
+    if not present or unit not in ("s", "B", "B/s", "FLOP", "FLOP/s", "tok/s", "W"):
         return 1.0, unit
     prefixes = {"": 1.0, "m": 1e-3, "µ": 1e-6, "n": 1e-9} if unit == "s" else DECIMAL
     middle = present[len(present) // 2]

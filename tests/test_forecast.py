@@ -15,7 +15,7 @@ from specmath.errors import InputError
 from specmath.forecast import SpeedupTable, forecast_speedup, judgement
 from specmath.laws import AcceptanceLaw
 from specmath.mixtures import ContextAcceptance, LookupAcceptance
-from specmath.model_catalogue import model_from_counts
+from specmath.model_counts import model_from_counts
 from specmath.ratios import best_k, speedup
 from specmath.roofline_source import roofline_cases
 from specmath.sources import Ratios

@@ -6,7 +6,8 @@ import pytest
 
 from specmath.errors import InputError
 from specmath.model import ModelShape
-from specmath.model_catalogue import counts_model, load_model, model_from_counts
+from specmath.model_catalogue import load_model
+from specmath.model_counts import counts_model, model_from_counts
 
 # name: dense parameters read, (experts, top-k, MoE layers, parameters of one expert),
 # [(KV bytes per token, FLOPs per pair, window, KV heads)], hidden, layers; all in 16 bit.

@@ -73,7 +73,7 @@ def _one_line(error: BaseException) -> tuple[str, int]:
     elif isinstance(error, SpecmathError):
         message, status = str(error), error.exit_code
     elif hasattr(error, "format_message"):
-        message, status = error.format_message(), 2
+        message, status = error.format_message() or "name one of the commands listed above", 2
     else:
         message, status = "interrupted", INTERRUPTED
     return printable(" ".join(message.split())), status

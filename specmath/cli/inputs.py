@@ -23,6 +23,7 @@ from specmath.errors import InputError
 from specmath.execution import IDEAL, Efficiency, Layout
 from specmath.laws import AcceptanceLaw
 from specmath.model import ModelShape
+from specmath.model_counts import looks_like_counts, model_from_counts
 from specmath.roofline_source import Roofline, roofline_cases
 from specmath.sources import Ratios, StepTimeSource
 from specmath.units import parse_quantity
@@ -164,11 +165,8 @@ def link(device: DeviceOptions) -> float | None:
 
 def model(role: str, text: str, device: DeviceOptions) -> ModelShape:
     """The model that the text names, in the dtypes that the options ask for; only a target is quantised."""
-    from specmath.hf.reader import read_config
-    from specmath.model_catalogue import load_model
-
     try:
-        shape = read_config(sys.stdin.read(), "stdin", name="stdin") if text == "-" else load_model(text)
+        shape = _named_model(text)
         if device.dtype is not None:
             shape = shape.with_dtype(device.dtype)
         if device.quantization is not None and role == "target":
@@ -180,6 +178,18 @@ def model(role: str, text: str, device: DeviceOptions) -> ModelShape:
             {"total_params": role, "active_params": role}.get(error.name, error.name), error.problem
         ) from error
     return shape
+
+
+def _named_model(text: str) -> ModelShape:
+    if looks_like_counts(text):
+        return model_from_counts(text)
+    if text == "-":
+        from specmath.hf.reader import read_config
+
+        return read_config(sys.stdin.read(), "stdin", name="stdin")
+    from specmath.model_catalogue import load_model
+
+    return load_model(text)
 
 
 def _degree(name: str, text: str | None) -> int:

@@ -1,0 +1,88 @@
+"""The linear constants of a fitted machine as a source of step times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from specmath.additive import AdditiveCost, critical_context
+from specmath.checks import FloatArray, require_count
+from specmath.results import Advice, Cell
+from specmath.sources import StepCost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Additive:
+    """Step costs of linear terms in seconds, as fitted to a machine.
+
+    Attributes:
+        cost: The constants.
+        name: What they were fitted to, for verdicts and inputs.
+    """
+
+    cost: AdditiveCost
+    name: str
+
+    case: ClassVar[str] = "additive"
+    warnings: ClassVar[tuple[Advice, ...]] = ()
+    ridge_tokens: ClassVar[float] = float("nan")
+    match_rate: ClassVar[float] = 1.0
+
+    @property
+    def basis(self) -> str:
+        return f"by the additive costs of {self.name}"
+
+    @property
+    def inputs(self) -> Mapping[str, Cell]:
+        constants: dict[str, Cell] = {
+            field.name: getattr(self.cost, field.name) for field in fields(self.cost)
+        }
+        return {"costs": self.name} | constants
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        return ("a pass is linear in its tokens and cached tokens: no kernel switches, memory not checked",)
+
+    def step_cost(
+        self,
+        k: npt.ArrayLike,
+        batch: npt.ArrayLike,
+        context: npt.ArrayLike,
+        *,
+        width: npt.ArrayLike | None = None,
+    ) -> StepCost:
+        """Cost of a step; a tree's `width` is not modelled, the costs are those of a chain of k."""
+        drafts = require_count("k", k).astype(float)
+        cost, plain_s = self.cost, np.asarray(self.cost.plain_step_s(batch, context))
+        cached = np.asarray(batch, dtype=float) * np.asarray(context, dtype=float)
+        sequences = np.asarray(batch, dtype=float)
+        draft_s = (
+            cost.draft_fixed_s + cost.draft_s_per_sequence * sequences + cost.draft_kv_s_per_token * cached
+        )
+        step_s = np.asarray(cost.speculative_step_s(k, batch, context))
+        return StepCost(
+            plain_s=plain_s,
+            draft_cost=draft_s / plain_s,
+            draft_passes=drafts,
+            verify_cost=(step_s - drafts * draft_s - cost.overhead_s) / plain_s,
+            overhead=cost.overhead_s / plain_s,
+        )
+
+    def max_batches(self, k: npt.ArrayLike, context: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
+        unknown = np.full(np.broadcast_shapes(np.shape(k), np.shape(context)), np.nan)
+        return unknown, unknown
+
+    def critical_context(self, acceptance_length: npt.ArrayLike, k: npt.ArrayLike) -> FloatArray:
+        return np.asarray(critical_context(self.cost, acceptance_length, k))
+
+    def derivation(self, k: int, batch: int, context: float, width: int) -> tuple[str, ...]:
+        cost = self.step_cost(k, batch, context)
+        return (
+            f"T_AR = {float(cost.plain_s):.6g} s; v = {float(cost.verify_cost):.4f}, "
+            f"c = {float(cost.draft_cost):.4f}, o = {float(cost.overhead):.4f}: "
+            f"R = {float(cost.in_plain_steps):.4f} plain steps",
+        )

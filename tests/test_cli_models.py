@@ -1,0 +1,173 @@
+"""Models on the command line: names, files, stdin, layouts, dtypes, memory, and one pass taken apart."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specmath.cli import run
+from specmath.model_catalogue import MODELS
+
+Call = Callable[..., tuple[int, Any, str]]
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    """Runs a command line for JSON; returns status, document and stderr."""
+
+    def called(line: str) -> tuple[int, Any, str]:
+        status = run([*line.split(), "-f", "json"])
+        captured = capsys.readouterr()
+        return status, json.loads(captured.out) if captured.out else None, captured.err
+
+    return called
+
+
+CONFIG = MODELS / "llama-3.1-8b.json"
+PAIR = "--target llama-3.1-70b --draft llama-3.2-1b --tp 4"
+
+
+def test_a_catalogue_name_a_hub_id_a_file_a_folder_and_stdin_are_one_model(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = CONFIG.read_text(encoding="utf-8")
+    (tmp_path / "config.json").write_text(text, encoding="utf-8")
+    answers = []
+    for target in (
+        "llama-3.1-8b",
+        "meta-llama/Llama-3.1-8B-Instruct",
+        f"{tmp_path}/config.json",
+        str(tmp_path),
+        "-",
+    ):
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        status, document, err = call(
+            f"speedup --alpha .7 --target {target} --draft llama-3.2-1b --context 4k"
+        )
+        assert (status, err) == (0, "")
+        answers.append(document["rows"][0]["target_s"])
+    assert len(set(answers)) == 1
+
+
+def test_naming_a_model_opens_its_file_and_no_other(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    real_open = io.open
+
+    def watched(file: Any, *arguments: Any, **options: Any) -> Any:
+        opened.append(str(file))
+        return real_open(file, *arguments, **options)
+
+    monkeypatch.setattr(io, "open", watched)
+    monkeypatch.setattr(builtins, "open", watched)
+    call("show model qwen3-32b")
+    assert [
+        Path(name).name for name in opened if "/models/" in name and not name.endswith("_index.json")
+    ] == ["qwen3-32b.json"]
+
+
+def test_context_layout_and_dtypes_change_the_pass_as_they_should(call: Call) -> None:
+    def plain_s(options: str) -> float:
+        return float(call(f"speedup --alpha .7 --batch 32 {PAIR} {options}")[1]["rows"][0]["target_s"])
+
+    base = plain_s("--context 8k")
+    assert plain_s("--context 32k") > base
+    assert plain_s("--context 8k --quantization fp8") < base
+    assert plain_s("--context 8k --kv-cache-dtype fp8") < base
+    assert plain_s("--context 8k --link 50GB/s") > base
+    assert plain_s("--context 8k --graph-sizes 64") >= base
+
+
+def test_memory_bounds_the_batch_of_both_arms(call: Call) -> None:
+    _, document, _ = call(f"speedup --alpha .7 --batch 60 --context 8k {PAIR}")
+    row = document["rows"][0]
+    weights, cache, slots = 70_553_706_496 * 2 / 4, 327_680 / 4, 8001
+    assert row["max_batch"] == (85_520_809_984 * 0.9 - weights) // (slots * cache)
+    assert row["max_batch_speculative"] < row["max_batch"]
+    (advice,) = document["warnings"]
+    assert advice["code"] == "batch-does-not-fit"
+    assert "speculation with k = 4" in advice["text"]
+    _, document, _ = call("speedup --alpha .7 --target llama-3.1-70b --draft llama-3.2-1b")
+    assert [advice["code"] for advice in document["warnings"]] == ["weights-do-not-fit"]
+
+
+def test_crossover_of_a_mixture_of_experts_is_an_interval(call: Call) -> None:
+    _, document, _ = call("crossover --alpha .7 --target qwen3-30b-a3b --draft qwen3-0.6b --context 4k")
+    (row,) = document["rows"]
+    assert row["wins"] == "within"
+    (interval,) = row["winning_batches"]
+    assert 1 < interval[0] < interval[1] < 4096
+    assert row["breakeven_batch"] is None
+
+
+def test_show_model_lists_filters_and_takes_one_apart(call: Call) -> None:
+    _, document, _ = call("show model")
+    assert len(document["rows"]) == 173
+    _, document, _ = call("show model --match qwen3* --models")
+    assert {row["kind"] for row in document["rows"]} == {"model"}
+    _, document, _ = call("show model deepseek-v3")
+    assert document["inputs"]["kv_bytes_per_token"] == 70_272
+    assert document["inputs"]["total_params"] == 671_026_404_352
+    _, document, _ = call("show model llama-3.1-8b --quantization fp8")
+    assert document["inputs"]["weight_bytes"] < 8.1e9 + 1.1e9 * 2
+
+
+def test_show_pass_adds_up_to_the_plain_step_of_speedup(call: Call) -> None:
+    _, document, _ = call("show pass --target llama-3.1-70b --tp 4 --batch 32 --context 8k")
+    rows = {row["component"]: row for row in document["rows"]}
+    parts = [row for name, row in rows.items() if name != "total"]
+    assert set(rows) == {"dense", "attention, full", "communication", "total"}
+    assert sum(row["time_s"] for row in parts) == pytest.approx(rows["total"]["time_s"], rel=1e-14)
+    assert sum(row["share"] for row in parts) == pytest.approx(1, rel=1e-14)
+    assert rows["dense"]["traffic_bytes"] == 69_503_033_344 * 2 / 4
+    _, document, _ = call(f"speedup --alpha .7 --batch 32 --context 8k {PAIR}")
+    assert document["rows"][0]["target_s"] == pytest.approx(rows["total"]["time_s"], rel=1e-14)
+
+
+def test_an_int4_model_fits_a_24_gb_card(call: Call) -> None:
+    _, document, _ = call(
+        "speedup --alpha .7 --hardware rtx-4090 --target qwen3-32b --quantization int4 --draft qwen3-0.6b "
+        "--context 2k --batch 1"
+    )
+    assert document["warnings"] == []
+    assert document["rows"][0]["max_batch"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "facts"),
+    [
+        ("--target llama-3.1-8b", 2, ["--draft", "llama-3.1-8b", "--match-rate"]),
+        ("--target llama-3.1-9b --draft 1B", 1, ["llama-3.1-9b", "nearest", "llama-3.1-8b"]),
+        ("--target some/unknown-7b --draft 1B", 1, ["some/unknown-7b", "config.json"]),
+        ("--target /no/config.json --draft 1B", 1, ["/no/config.json"]),
+        ("--target llama-3.1-8b --draft eagle3-llama-3.1-8b", 2, ["--draft", "draft head", "eagle3"]),
+        ("--target llama-3.1-8b --draft llama-3.2-1b --hardware rtx-4090 --tp 2", 2, ["--link"]),
+        ("--target llama-3.1-8b --draft llama-3.2-1b --tp 0", 2, ["--tp"]),
+        ("--target llama-3.1-8b --draft llama-3.2-1b --tp 2 --ep 3", 2, ["--ep", "divide"]),
+        ("--target llama-3.1-8b --draft llama-3.2-1b --draft-tp 2", 2, ["--draft-tp", "at most"]),
+        (
+            "--target llama-3.1-8b --draft llama-3.2-1b --quantization fp7",
+            2,
+            ["--quantization", "fp7", "fp8"],
+        ),
+        ("--target llama-3.1-8b --draft llama-3.2-1b --dtype int3", 2, ["--dtype", "int3"]),
+        ("--target llama-3.1-8b --draft llama-3.2-1b --kv-cache-dtype x", 2, ["--kv-cache-dtype"]),
+        ("--target llama-3.1-8b --draft llama-3.2-1b --link fast", 2, ["--link", "fast"]),
+        ("--target llama-3.1-8b --draft llama-3.2-1b --graph-sizes 0", 2, ["--graph-sizes"]),
+        ("--case worst", 2, ["--case", "worst", "memory_bound"]),
+    ],
+)
+def test_a_fault_is_one_line_that_names_what_and_where(
+    call: Call, line: str, status: int, facts: list[str]
+) -> None:
+    told, document, err = call(f"speedup --alpha .7 {line}")
+    assert (told, document) == (status, None)
+    assert err.startswith("specmath: error: ")
+    assert err.count("\n") == 1
+    for fact in facts:
+        assert fact in err
