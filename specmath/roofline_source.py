@@ -20,7 +20,7 @@ from specmath.roofline_text import (
     device_warnings,
     dtype_texts,
     memory_text,
-    model_text,
+    model_texts,
     pass_text,
     roofline_text,
 )
@@ -107,7 +107,7 @@ class Roofline:
         models = [model for model in (self.target, self.draft) if model is not None]
         return (
             roofline_text(self.accelerator, self.target),
-            *map(model_text, models),
+            *model_texts(models),
             memory_text(self.residents),
             *dtype_texts(self.accelerator, self.target),
             *_LIMIT_TEXTS[self.limit],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -25,10 +26,15 @@ def roofline_text(part: Accelerator, target: ModelShape) -> str:
     )
 
 
-def model_text(model: ModelShape) -> str:
-    """What a pass of the model reads."""
-    if not model.n_layers:
-        return f"{model.name} is known by its parameter count alone: context 0, no KV cache, no communication"
+def model_texts(models: Sequence[ModelShape]) -> tuple[str, ...]:
+    """What a pass of each model reads; models known by their counts share a sentence."""
+    counts = " and ".join(model.name for model in models if not model.n_layers)
+    known = "known by parameter counts alone: context 0, no KV cache, no communication"
+    whole = tuple(_model_text(model) for model in models if model.n_layers)
+    return (*whole, f"{counts} {known}") if counts else whole
+
+
+def _model_text(model: ModelShape) -> str:
     weights, cache = (format_quantity(size, "B") for size in (model.weight_bytes, model.kv_bytes_per_token))
     return f"{model.name}: {weights} of weights, {cache} of cache per token"
 

@@ -61,6 +61,18 @@ def test_versions_agree() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", specmath.__version__)
 
 
+def test_every_column_is_explained() -> None:
+    from specmath.crossovers import CrossoverTable
+    from specmath.forecast import SpeedupTable
+    from specmath.pass_table import PassTable
+    from specmath.token_yield import TokenTable
+
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    for result in (CrossoverTable, SpeedupTable, PassTable, TokenTable):
+        for key in result.keys:
+            assert f"`{key}`" in page, key
+
+
 def test_every_link_between_documents_leads_somewhere() -> None:
     for page in (*REFRESH.PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"):
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):

@@ -16,10 +16,12 @@ _PAGE: Final = """\
 <html lang="en">
 <head>
 <meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
 <style>
 :root {{ color-scheme: light dark; }}
 body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem; }}
+td:first-child {{ white-space: nowrap; }}
 table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
 th, td {{ padding: .25rem .75rem; text-align: left; border-bottom: 1px solid #8885; }}
 th {{ border-bottom: 2px solid #888; vertical-align: bottom; }}
