@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from math import isfinite
 from types import MappingProxyType
 from typing import Final, Literal
 
-from specmath.errors import InputError
+from specmath.errors import InputError, shown
 
 DTYPE_BYTES: Final[Mapping[str, float]] = MappingProxyType(
     {
@@ -28,9 +27,7 @@ DTYPE_BYTES: Final[Mapping[str, float]] = MappingProxyType(
 )
 """Bytes of one stored weight by dtype, without the scales of a quantised format."""
 
-HALF_DTYPES: Final = ("bf16", "fp16")
-"""The 16-bit dtypes, preferred one first."""
-
+HALF_DTYPES: Final = ("bf16", "fp16")  # preferred one first
 KINDS: Final = ("gpu", "cpu", "soc", "apu", "npu", "tpu")
 CONFIDENCES: Final = ("high", "medium", "low")
 MEMORY_BASES: Final = ("reported", "gib", "decimal", "assumed")
@@ -40,7 +37,7 @@ MEASUREMENTS: Final = (
     *("weight_stream", "gemm_latency_fit", "read", "copy", "peer_copy"),  # compared with a bandwidth
 )
 
-_PATHS: Final[Mapping[str, tuple[str, ...]]] = {
+_PATHS: Final[Mapping[str, tuple[str, ...]]] = {  # by dtype, those to compute in: the first that the part has
     "fp32": ("fp32",),
     "tf32": ("tf32", "fp32"),
     "bf16": ("bf16",),  # fp32 could hold it, but no engine runs it so: the user has to choose
@@ -51,7 +48,6 @@ _PATHS: Final[Mapping[str, tuple[str, ...]]] = {
     "fp4": ("fp4", "fp6", "fp8", *HALF_DTYPES),
     "int4": HALF_DTYPES,  # weight-only: unpacked to 16 bits before it is multiplied
 }
-"""For each dtype those it may compute in, the first that the part has."""
 
 _RATIO_BANDS: Final = (
     # dtype, compared with, lowest and highest ratio; wider than any of the parts in the catalogue
@@ -67,6 +63,7 @@ _RATIO_BANDS: Final = (
     ("fp4", "fp8", 0.9, 4.2),
 )
 _RIDGE_BAND: Final = (1.0, 10_000.0)
+_UNIT_SLIP: Final = "is a unit prefix missing or wrong?"
 _MEASURED_CEILING: Final = 1.1  # clocks above the one behind the peak have been seen, 10 percent have not
 
 
@@ -149,12 +146,12 @@ class Measurement:
     what: str
     source: Source
     dtype: str | None = None
-    flops_per_s: float | None = None
-    best_flops_per_s: float | None = None
-    bytes_per_s: float | None = None
-    best_bytes_per_s: float | None = None
-    fixed_s: float | None = None
-    fraction_of_peak: float | None = None
+    flops_per_s: float | None = field(default=None, metadata={"between": (1.0, 1e22)})
+    best_flops_per_s: float | None = field(default=None, metadata={"between": (1.0, 1e22)})
+    bytes_per_s: float | None = field(default=None, metadata={"between": (1.0, 1e18)})
+    best_bytes_per_s: float | None = field(default=None, metadata={"between": (1.0, 1e18)})
+    fixed_s: float | None = field(default=None, metadata={"between": (1e-12, 1.0)})
+    fraction_of_peak: float | None = field(default=None, metadata={"between": (1e-6, 1.0)})
     conditions: str = ""
 
 
@@ -203,25 +200,25 @@ class Accelerator:
     vendor: str
     kind: str
     peak_flops_per_s: Mapping[str, float]
-    memory_bytes: float
-    memory_bytes_per_s: float
+    memory_bytes: float = field(metadata={"between": (1e6, 1e15)})
+    memory_bytes_per_s: float = field(metadata={"between": (1e6, 1e18)})
     confidence: str
     sources: tuple[Source, ...]
     form_factor: str | None = None
-    release_year: int | None = None
+    release_year: int | None = field(default=None, metadata={"between": (1980, 2100)})
     aliases: tuple[str, ...] = ()
     fp16_accumulate_flops_per_s: Mapping[str, float] = field(default_factory=Rates)
     memory_type: str | None = None
     memory_basis: str | None = None
     marketed_memory: str | None = None
     link_type: str | None = None
-    link_bytes_per_s: float | None = None
+    link_bytes_per_s: float | None = field(default=None, metadata={"between": (1e6, 1e18)})
     host_link_type: str | None = None
-    host_link_bytes_per_s: float | None = None
-    llc_bytes: float | None = None
-    compute_units: int | None = None
-    tdp_w: float | None = None
-    usd_per_hour: float | None = None
+    host_link_bytes_per_s: float | None = field(default=None, metadata={"between": (1e6, 1e18)})
+    llc_bytes: float | None = field(default=None, metadata={"between": (1e3, 1e15)})
+    compute_units: int | None = field(default=None, metadata={"between": (1, 1e8)})
+    tdp_w: float | None = field(default=None, metadata={"between": (0.01, 1e6)})
+    usd_per_hour: float | None = field(default=None, metadata={"between": (1e-6, 1e6)})
     price_source: Source | None = None
     price_date: str | None = None
     measured: tuple[Measurement, ...] = ()
@@ -234,8 +231,9 @@ class Accelerator:
         _require_choice("memory_basis", self.memory_basis, (*MEMORY_BASES, None))
         if not self.sources:
             raise InputError("sources", "must say where the figures come from; name at least one source")
-        for name, value in _figures(self).items():
-            _require_positive(name, value)
+        if len(self.title) > 100:
+            raise InputError("title", f"must have at most 100 characters, got {len(self.title)}")
+        _require_figures(self)
         for name in ("peak_flops_per_s", "fp16_accumulate_flops_per_s"):
             object.__setattr__(self, name, _require_rates(name, getattr(self, name)))
         _require_dense(self.peak_flops_per_s)
@@ -294,46 +292,51 @@ class Accelerator:
 
     def _require_ridge(self) -> None:
         fastest = max(self.peak_flops_per_s.values())
-        ridge = fastest / self.memory_bytes_per_s
-        if not _RIDGE_BAND[0] <= ridge <= _RIDGE_BAND[1]:
+        if not _RIDGE_BAND[0] <= fastest / self.memory_bytes_per_s <= _RIDGE_BAND[1]:
             rates = f"{fastest:g} FLOP/s over {self.memory_bytes_per_s:g} B/s"
-            raise InputError("peak_flops_per_s", f"{rates} cannot be; is a unit prefix missing or wrong?")
+            raise InputError("peak_flops_per_s", f"{rates} cannot be; {_UNIT_SLIP}")
 
     def _require_measurement(self, measurement: Measurement) -> None:
         _require_choice("measured.what", measurement.what, MEASUREMENTS)
-        figures = _figures(measurement)
-        if not figures:
+        _require_choice("measured.dtype", measurement.dtype, (*DTYPE_BYTES, None))
+        if not _require_figures(measurement, "measured."):
             raise InputError("measured", f"{measurement.what} has no figure")
-        for name, value in figures.items():
-            _require_positive(f"measured.{name}", value)
         for which in ("typical", "best"):
-            fraction = self.fraction_of_peak(measurement, which)
+            try:
+                fraction = self.fraction_of_peak(measurement, which)
+            except InputError as error:  # the part has no such dtype
+                raise InputError(f"measured.{error.name}", error.problem) from error
             if fraction is not None and fraction > _MEASURED_CEILING:
                 problem = f"{measurement.what} is {fraction:.2f} of the peak; one of the two is wrong"
                 raise InputError("measured", problem)
 
 
-def _figures(record: Accelerator | Measurement) -> dict[str, float]:
-    """The numbers of a record, by field."""
-    values = {part.name: getattr(record, part.name) for part in fields(record)}
-    return {name: value for name, value in values.items() if isinstance(value, int | float)}
+def _require_figures(record: Accelerator | Measurement, prefix: str = "") -> int:
+    """How many figures the record has; each has to lie between bounds that are wider than any part."""
+    count = 0
+    for part in fields(record):
+        value = getattr(record, part.name)
+        if "between" in part.metadata and value is not None:
+            _require_between(prefix + part.name, value, *part.metadata["between"])
+            count += 1
+    return count
 
 
 def _require_choice(name: str, value: str | None, choices: tuple[str | None, ...]) -> None:
     if value not in choices:
-        known = ", ".join(choice for choice in choices if choice)
-        raise InputError(name, f"must be one of {known}, got {value!r}")
+        raise InputError(name, f"must be one of {', '.join(filter(None, choices))}, got {shown(value)}")
 
 
-def _require_positive(name: str, value: float) -> None:
-    if not (isfinite(value) and value > 0):
-        raise InputError(name, f"must be a positive, finite number, got {value:g}")
+def _require_between(name: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:
+        hint = f"; {_UNIT_SLIP}" if "bytes" in name or "flops" in name else ""
+        raise InputError(name, f"must be between {low:g} and {high:g}, got {value:g}{hint}")
 
 
 def _require_rates(name: str, rates: Mapping[str, float]) -> Rates:
     for dtype, rate in rates.items():
         _require_choice(name, dtype, tuple(key for key in DTYPE_BYTES if key != "int4"))
-        _require_positive(f"{name}.{dtype}", rate)
+        _require_between(f"{name}.{dtype}", rate, 1.0, 1e22)
     return Rates(rates)
 
 

@@ -7,22 +7,25 @@ law: constant, by position, Beta. Ranked trees are in `trees`, laws made of othe
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from specmath.checks import MAX_K, FloatArray, IntArray, Numbers, like_inputs, require_count, require_range
 from specmath.errors import InputError
-from specmath.laws import AcceptanceLaw, short
+from specmath.laws import AcceptanceLaw, label_text
+from specmath.units import exact_text
+
+MAX_SHAPE = 1e12
+"""Largest shape parameter of a Beta law accepted: no fit comes near, and a + 1 still differs from a."""
 
 
 def expected_tokens(alpha: npt.ArrayLike, k: npt.ArrayLike) -> Numbers:
     """Mean tokens that one speculative step emits, the bonus token included.
 
-    E = 1 + α + α² + ... + α^k, that is (1 − α^(k+1)) / (1 − α) away from α = 1. The powers are summed, so
-    that no digit is lost near α = 1. Every draft token is accepted with the same probability α, given that
-    all before it were.
+    E = 1 + α + α² + ... + α^k, that is (1 − α^(k+1)) / (1 − α) away from α = 1; the sum loses no digit near
+    it. Every draft token is accepted with the same probability α, given that all before it were.
 
     Args:
         alpha: Acceptance probability of one draft token, in [0, 1].
@@ -69,8 +72,7 @@ def accepted_pmf(alpha: npt.ArrayLike, k: int) -> FloatArray:
 def accepted_variance(alpha: npt.ArrayLike, k: npt.ArrayLike) -> Numbers:
     """Variance of the accepted draft tokens (and so of the emitted ones) of one step.
 
-    Var N = Σ (2i − 1) α^i − (Σ α^i)², i = 1..k, evaluated as a sum of positive terms
-    (`AcceptanceLaw.accepted_variance`).
+    Var N = Σ (2i − 1) α^i − (Σ α^i)², i = 1..k, as a sum of positive terms (see `AcceptanceLaw`).
 
     Args:
         alpha: Acceptance probability of one draft token, in [0, 1].
@@ -138,8 +140,7 @@ def beta_expected_tokens(a: npt.ArrayLike, b: npt.ArrayLike, k: npt.ArrayLike) -
     constant law is its limit for a and b growing at a fixed a / (a + b) = α.
 
     Args:
-        a: First shape parameter, above 0.
-        b: Second shape parameter, above 0.
+        a, b: Shape parameters, above 0 and at most 1e12.
         k: Draft tokens per step, a whole number from 0 to 10,000.
 
     Returns:
@@ -151,8 +152,7 @@ def beta_expected_tokens(a: npt.ArrayLike, b: npt.ArrayLike, k: npt.ArrayLike) -
     >>> beta_expected_tokens(1, 1, 2)  # 1 + 1/2 + 1/3, the moments of the uniform law
     1.8333333333333333
     """
-    first, second = (require_range(name, value, above=0) for name, value in (("a", a), ("b", b)))
-    return BetaAcceptance(like_inputs(first), like_inputs(second)).acceptance_length(k)
+    return BetaAcceptance(cast("Numbers", a), cast("Numbers", b)).acceptance_length(k)  # checked there
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class ConstantAcceptance(AcceptanceLaw):
 
     @property
     def label(self) -> str:
-        return f"alpha={short(self.alpha)}"
+        return f"alpha={label_text(self.alpha)}"
 
     @property
     def assumption(self) -> str:
@@ -235,7 +235,7 @@ class PositionAcceptance(AcceptanceLaw):
     @property
     def label(self) -> str:
         name = "rates" if self.kind == "conditional" else "survival"
-        return f"{name}={'/'.join(f'{rate:g}' for rate in self.rates)}"
+        return f"{name}={'/'.join(map(exact_text, self.rates))}"
 
     @property
     def assumption(self) -> str:
@@ -271,8 +271,8 @@ class BetaAcceptance(AcceptanceLaw):
     measure where easy and hard passages alternate. The law to extrapolate over k with.
 
     Attributes:
-        a: First shape parameter, above 0, a number or an array. The first token is accepted with a / (a + b).
-        b: Second shape parameter, above 0, a number or an array.
+        a: First shape parameter, a number or an array. The first token is accepted with a / (a + b).
+        b: Second shape parameter. Both are above 0 and at most 1e12.
 
     >>> BetaAcceptance(1.0, 1.0).survival(3).round(6).tolist()
     [0.5, 0.333333, 0.25]
@@ -283,11 +283,12 @@ class BetaAcceptance(AcceptanceLaw):
 
     def __post_init__(self) -> None:
         for name in ("a", "b"):
-            object.__setattr__(self, name, like_inputs(require_range(name, getattr(self, name), above=0)))
+            shape = require_range(name, getattr(self, name), high=MAX_SHAPE, above=0)
+            object.__setattr__(self, name, like_inputs(shape))
 
     @property
     def label(self) -> str:
-        return f"beta={short(self.a)}/{short(self.b)}"
+        return f"beta={label_text(self.a)}/{label_text(self.b)}"
 
     @property
     def assumption(self) -> str:

@@ -88,10 +88,22 @@ class AcceptanceAxis:
             return _lengths(self.laws[0], k, context, positions)
         return np.concatenate([_lengths(law, k, context, slice(None)) for law in self.laws[positions]])
 
-    def widths(self, k: IntArray) -> IntArray:
+    def widths(self, k: IntArray, positions: slice = slice(None)) -> IntArray:
         """Tokens of a sequence in a verify pass, shape (laws, k); (1, k) where every law drafts a chain."""
-        widths = np.array([law.width(k) for law in self.laws])
-        return widths[:1] if (widths == k + 1).all() else widths
+        return _shared([np.asarray(law.width(k)) for law in self._at(positions)])
+
+    def draft_passes(self, k: IntArray, positions: slice = slice(None)) -> IntArray:
+        """Sequential draft passes of a step, shape (laws, k); (1, k) where the laws agree."""
+        return _shared([np.asarray(law.draft_passes(k)) for law in self._at(positions)])
+
+    def _at(self, positions: slice) -> Sequence[AcceptanceLaw]:
+        return self.laws if len(self.laws) == 1 else self.laws[positions]
+
+
+def _shared(rows: Sequence[IntArray]) -> IntArray:
+    """Equal rows as one."""
+    stacked = np.array(rows)
+    return stacked[:1] if (stacked == stacked[0]).all() else stacked
 
 
 def _alphas(law: AcceptanceLaw) -> FloatArray:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specmath.additive import AdditiveCost, critical_context
-from specmath.checks import FloatArray, require_count
+from specmath.checks import FloatArray, require_count, require_range
 from specmath.results import Advice, Cell
 from specmath.sources import StepCost
 
@@ -54,6 +54,7 @@ class Additive:
         context: npt.ArrayLike,
         *,
         width: npt.ArrayLike | None = None,
+        passes: npt.ArrayLike | None = None,
     ) -> StepCost:
         """Cost of a step; a tree's `width` is not modelled, the costs are those of a chain of k."""
         drafts = require_count("k", k).astype(float)
@@ -67,7 +68,7 @@ class Additive:
         return StepCost(
             plain_s=plain_s,
             draft_cost=draft_s / plain_s,
-            draft_passes=drafts,
+            draft_passes=drafts if passes is None else require_range("passes", passes, 0),
             verify_cost=(step_s - drafts * draft_s - cost.overhead_s) / plain_s,
             overhead=cost.overhead_s / plain_s,
         )
@@ -79,8 +80,8 @@ class Additive:
     def critical_context(self, acceptance_length: npt.ArrayLike, k: npt.ArrayLike) -> FloatArray:
         return np.asarray(critical_context(self.cost, acceptance_length, k))
 
-    def derivation(self, k: int, batch: int, context: float, width: int) -> tuple[str, ...]:
-        cost = self.step_cost(k, batch, context)
+    def derivation(self, k: int, batch: int, context: float, *, width: int, passes: int) -> tuple[str, ...]:
+        cost = self.step_cost(k, batch, context, width=width, passes=passes)
         return (
             f"T_AR = {float(cost.plain_s):.6g} s; v = {float(cost.verify_cost):.4f}, "
             f"c = {float(cost.draft_cost):.4f}, o = {float(cost.overhead):.4f}: "

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from itertools import chain, islice
-from math import isfinite, lcm, log
+from math import lcm, log
 from typing import Final, Literal, overload
 
 from specmath.errors import InputError
@@ -109,11 +109,12 @@ def parse_linear(name: str, text: str) -> tuple[float, float]:
     ((1.0, 0.05), (1.2, 0.0))
     """
     match = _LINE.fullmatch("".join(text.split()))
-    intercept, slope = (float(part or 0) for part in match.groups()) if match else (float("nan"), 0.0)
-    if not (isfinite(intercept) and isfinite(slope)):
-        raise InputError(
-            name, f"{_quoted(text)} is neither a number nor a line in k; for example 1.2 or 1+.05k"
-        )
+    try:
+        if match is None:
+            raise InputError(name, f"{_quoted(text)} is neither a number nor a line in k")
+        intercept, slope = (_number(name, part or "0") for part in match.groups())
+    except InputError as fault:
+        raise InputError(name, f"{fault.problem}; for example 1.2 or 1+.05k") from None
     return intercept, slope
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from specmath.checks import Counts, FloatArray, Numbers, like_inputs
 from specmath.laws import AcceptanceLaw, like_counts
 from specmath.trees import RankedTree, best_tree
+from specmath.units import exact_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class BestTree(AcceptanceLaw):
 
     @property
     def label(self) -> str:
-        return f"ranks={'/'.join(f'{rank:g}' for rank in self.ranks)} best {self.nodes} nodes"
+        return f"ranks={'/'.join(map(exact_text, self.ranks))} best {self.nodes} nodes"
 
     @property
     def assumption(self) -> str:
@@ -57,8 +58,11 @@ class BestTree(AcceptanceLaw):
 
     def width(self, k: npt.ArrayLike) -> Counts:
         """Tokens of one sequence in a verify pass: the root and the nodes of the tree for k."""
-        counts = self._require_k(k)
-        return like_counts(self._by_k(counts, lambda tree, depth: tree.width(depth)).astype(np.int64))
+        return like_counts(self._by_k(k, lambda tree, depth: tree.width(depth)).astype(np.int64))
+
+    def draft_passes(self, k: npt.ArrayLike) -> Counts:
+        """Draft passes of a step: the depth of the tree for k, at most k."""
+        return like_counts(self._by_k(k, lambda tree, depth: tree.depth).astype(np.int64))
 
     def acceptance_length(self, k: npt.ArrayLike) -> Numbers:
         """E = 1 + Σ path products of the tree for k."""
@@ -93,6 +97,8 @@ class BestTree(AcceptanceLaw):
 
 @cache
 def _tree(ranks: tuple[float, ...], nodes: int, k: int) -> RankedTree:
+    if k > 1 and (shallower := _tree(ranks, nodes, k // 2)).depth < k // 2:
+        return shallower  # half as many levels were more than it needs
     room, level = 0, 1
     for _ in range(k):
         level *= len(ranks)

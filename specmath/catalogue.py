@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from specmath.accelerator import Accelerator, Measurement, Source
-from specmath.errors import AccessError, InputError, UnknownNameError
+from specmath.errors import AccessError, InputError, UnknownNameError, shown, shown_path
 
 if TYPE_CHECKING:
     from specmath.strict_yaml import Fields
@@ -25,6 +25,8 @@ ENVIRONMENT_VARIABLE: Final = "SPECMATH_HARDWARE"
 """Overlay files, separated as in PATH. `_overlay_paths` reads it, nothing else in specmath does."""
 
 SCHEMA_VERSION: Final = 1
+MAX_ENTRIES: Final = 2_000  # of one file
+MAX_BASES: Final = 16  # from an entry to its base, the base of that, and so on, in one file
 MAX_CANDIDATES: Final = 12
 _TOP_KEYS: Final = ("schema_version", "accelerators", "sources")
 _ENTRY_KEYS: Final = (
@@ -52,7 +54,6 @@ _FIELD_KEYS: Final = {  # the record's name of a field: its place in the file
     "host_link_bytes_per_s": "host_link.bytes_per_s",
     "usd_per_hour": "price.usd_per_hour",
 }
-_DATE: Final = re.compile(r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?")
 
 
 def load_hardware(name: str, *, hardware_file: str | Path | None = None) -> Accelerator:
@@ -116,32 +117,36 @@ class _Catalogue:
     def __init__(self) -> None:
         self.entries: dict[str, _Entry] = {}
         self._known: dict[str, tuple[str, str]] = {}  # normalised name or alias: name, alias as it is spelt
+        self._aliases: dict[str, list[str]] = {}  # by name
         self._sources: dict[str, Source] = {}
 
     def add(self, layer: _Layer) -> None:
         """Put a file on top of those already there."""
         self._known |= _known_names(layer, self.entries)
+        self._aliases = {}
+        for part, spelt in self._known.values():
+            if spelt != part:
+                self._aliases.setdefault(part, []).append(spelt)
         self._sources |= layer.sources
         sources = dict(self._sources)
         self.entries |= {name: _Entry(self._with_base(name, layer), sources) for name in layer.entries}
 
     def accelerator(self, name: str) -> Accelerator:
         """The record of an entry."""
-        aliases = tuple(spelt for part, spelt in self._known.values() if part == name and spelt != name)
-        return _record(name, self.entries[name], aliases)
+        return _record(name, self.entries[name], tuple(self._aliases.get(name, ())))
 
     def resolved(self, name: str) -> str:
         """The name in the catalogue of what was typed."""
         if known := self._known.get(_normalised(name)):
             return known[0]
-        candidates = self._candidates(_normalised(name).split("-"))
+        candidates = self._candidates(set(_normalised(name).split("-")))
         if not candidates:
             raise UnknownNameError("hardware", name, self._known)
         more = len(candidates) - MAX_CANDIDATES
-        shown = ", ".join(candidates[:MAX_CANDIDATES]) + (f" and {more} more" if more > 0 else "")
-        raise UnknownNameError("hardware", name, (), f"say which: {shown}")
+        listed = ", ".join(candidates[:MAX_CANDIDATES]) + (f" and {more} more" if more > 0 else "")
+        raise UnknownNameError("hardware", name, (), f"say which: {listed}")
 
-    def _candidates(self, words: list[str]) -> list[str]:
+    def _candidates(self, words: set[str]) -> list[str]:
         """The parts that a short name may mean: each of its words begins a word of their names or title."""
         spoken = {
             name: set(_normalised(entry.fields.optional_text("title") or "").split("-"))
@@ -167,6 +172,8 @@ class _Catalogue:
             raise fields.error("base", str(error)) from error
         if base in trail:
             raise fields.error("base", f"{' → '.join((*trail, name, base))} goes round in a circle")
+        if len(trail) == MAX_BASES:
+            raise fields.error("base", f"is one base too many for {trail[0]}: at most {MAX_BASES} in a chain")
         if base in layer.entries and base != name:
             lower = self._with_base(base, layer, (*trail, name))
         elif base in self.entries:  # an entry may refine the one that it overrides
@@ -191,9 +198,12 @@ def _overlay_paths(hardware_file: str | Path | None) -> list[tuple[Path, str]]:
     """The user's files, lowest first, each with the way it was given."""
     listed = os.environ.get(ENVIRONMENT_VARIABLE, "").split(os.pathsep)
     paths = [(path, f"; named in ${ENVIRONMENT_VARIABLE}") for path in listed if path.strip()]
+    if hardware_file == "":
+        raise AccessError(shown_path(""), "is no path; name a YAML file")
     if hardware_file is not None:
         paths.append((str(hardware_file), ""))
-    return [(Path(path).expanduser(), given_by) for path, given_by in paths]
+    # pathlib raises for an unknown ~user; os.path leaves it as it is, which then is no file
+    return [(Path(os.path.expanduser(path)), given_by) for path, given_by in paths]  # noqa: PTH111
 
 
 @cache
@@ -215,9 +225,11 @@ def _layer(path: Path, given_by: str) -> _Layer:
     if "schema_version" in top and top.number("schema_version") != SCHEMA_VERSION:
         raise top.error("schema_version", f"must be {SCHEMA_VERSION}, got {top.text('schema_version')}")
     listed, sources = top.section("accelerators"), top.optional_section("sources")
+    if len(listed) > MAX_ENTRIES:
+        raise top.error("accelerators", f"must be at most {MAX_ENTRIES}, got {len(listed)}; split the file")
     for name in listed:
-        if name != _normalised(name):
-            raise listed.error(name, f"write the name as {_normalised(name)}")
+        if name != (plain := _normalised(name)):
+            raise listed.error(name, f"write the name as {plain}" if plain else "needs a letter or digit")
     return _Layer(
         entries={name: listed.named(name) for name in listed},
         sources={key: _source(key, sources.section(key)) for key in sources},
@@ -230,8 +242,10 @@ def _known_names(layer: _Layer, lower: Mapping[str, _Entry]) -> dict[str, tuple[
     for name, fields in layer.entries.items():
         for alias in fields.texts("aliases"):
             key = _normalised(alias)
+            if not key:
+                raise fields.error("aliases", f"{shown(alias)} needs a letter or digit")
             if key in known or key in lower:
-                raise fields.error("aliases", f"{alias!r} already names {known.get(key, (key,))[0]}")
+                raise fields.error("aliases", f"{shown(alias)} already names {known.get(key, (key,))[0]}")
             known[key] = (name, alias)
     return known
 
@@ -265,7 +279,7 @@ def _record(name: str, entry: _Entry, aliases: tuple[str, ...]) -> Accelerator:
             confidence=fields.text("confidence"),
             sources=tuple(_cited(key, fields, "sources", sources) for key in fields.texts("sources")),
             form_factor=fields.optional_text("form_factor"),
-            release_year=_count(fields, "release_year"),
+            release_year=fields.optional_count("release_year"),
             aliases=aliases,
             fp16_accumulate_flops_per_s=_rates(fields.optional_section("fp16_accumulate_flops_per_s")),
             memory_type=memory.optional_text("type"),
@@ -276,14 +290,14 @@ def _record(name: str, entry: _Entry, aliases: tuple[str, ...]) -> Accelerator:
             host_link_type=host_link.text("type") if host_link else None,
             host_link_bytes_per_s=host_link.number("bytes_per_s", "B/s") if host_link else None,
             llc_bytes=fields.optional_number("llc_bytes", "B"),
-            compute_units=_count(fields, "compute_units"),
+            compute_units=fields.optional_count("compute_units"),
             tdp_w=fields.optional_number("tdp_w", "W"),
             usd_per_hour=price.number("usd_per_hour") if price else None,
             price_source=_cited(price.text("source"), price, "source", sources) if price else None,
-            price_date=_date(price, "date"),
+            price_date=price.optional_date("date"),
             measured=tuple(_measurement(part, sources) for part in fields.sections("measured")),
             notes=fields.texts("notes"),
-            checked=_date(fields, "checked"),
+            checked=fields.optional_date("checked"),
         )
     except InputError as error:
         raise fields.error(_FIELD_KEYS.get(error.name, error.name), error.problem) from error
@@ -318,7 +332,7 @@ def _measurement(fields: Fields, sources: Mapping[str, Source]) -> Measurement:
 
 def _source(key: str, fields: Fields) -> Source:
     fields.only(("title", "kind", "date"))
-    title, kind, date = fields.text("title"), fields.text("kind"), _date(fields, "date")
+    title, kind, date = fields.text("title"), fields.text("kind"), fields.optional_date("date")
     try:
         return Source(key=key, title=title, kind=kind, date=date)
     except InputError as error:
@@ -327,20 +341,6 @@ def _source(key: str, fields: Fields) -> Source:
 
 def _cited(key: str, fields: Fields, field: str, sources: Mapping[str, Source]) -> Source:
     if key not in sources:
-        remedy = f"add it at the end of the file, under `sources:`, as `{key}: {{title: ..., kind: ...}}`"
-        raise fields.error(field, f"{key!r} is not a known source; {remedy}")
+        remedy = f"add it at the end of the file under `sources:`, as `{key[:60]}: {{title: ..., kind: ...}}`"
+        raise fields.error(field, f"{shown(key)} is not a known source; {remedy}")
     return sources[key]
-
-
-def _count(fields: Fields, key: str) -> int | None:
-    number = fields.optional_number(key)
-    if number is not None and number % 1:
-        raise fields.error(key, f"must be a whole number, got {number:g}")
-    return None if number is None else int(number)
-
-
-def _date(fields: Fields, key: str) -> str | None:
-    date = fields.optional_text(key)
-    if date is not None and not _DATE.fullmatch(date):
-        raise fields.error(key, f"must be a date like 2026-11 or 2026-11-30, got {date!r}")
-    return date

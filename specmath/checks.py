@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from specmath.errors import InputError
+from specmath.errors import InputError, shown
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -21,6 +21,8 @@ Counts = int | IntArray
 
 MAX_K = 10_000
 """Largest draft length accepted: the law of accepted tokens has k + 1 entries per cell."""
+MAX_COUNT = 2**53
+"""Largest count accepted: beyond it a float, in which counts are multiplied, skips whole numbers."""
 
 
 def require_range(
@@ -31,7 +33,7 @@ def require_range(
     *,
     above: float | None = None,
 ) -> FloatArray:
-    """`value` as float64, every element finite, in [low, high] and, if `above` is given, > above.
+    """`value` as float64, every element finite, in [low, high] and, if `above` is given, > above; −0 is 0.
 
     >>> float(require_range("alpha", 0.7, 0, 1))
     0.7
@@ -39,7 +41,7 @@ def require_range(
     Traceback (most recent call last):
     specmath.errors.InputError: alpha: must be between 0 and 1, got 1.3
     """
-    array = _numeric(name, value).astype(np.float64, copy=False)
+    array = np.asarray(_numeric(name, value).astype(np.float64, copy=False) + 0.0)  # −0 + 0 is 0
     bad = ~np.isfinite(array)
     if low is not None:
         bad |= array < low
@@ -54,6 +56,8 @@ def require_range(
 def require_count(name: str, value: npt.ArrayLike, low: int = 0, high: int | None = None) -> IntArray:
     """`value` as int64, every element a whole number in [low, high]; 4.0 passes, 4.5 does not.
 
+    Without `high` the limit is `MAX_COUNT`.
+
     >>> int(require_count("k", 4))
     4
     >>> require_count("k", 4.5)
@@ -61,9 +65,12 @@ def require_count(name: str, value: npt.ArrayLike, low: int = 0, high: int | Non
     specmath.errors.InputError: k: must be a whole number of at least 0, got 4.5
     """
     array = _numeric(name, value)
-    limit = 2**62 if high is None else high
+    limit = MAX_COUNT if high is None else high
     with np.errstate(invalid="ignore"):
-        bad = ~np.isfinite(array) | (array != np.floor(array)) | (array < low) | (array > limit)
+        above = array > limit
+        bad = ~np.isfinite(array) | (array != np.floor(array)) | (array < low) | above
+    if high is None:
+        _refuse(name, array, above, f"at most {MAX_COUNT} (2**53; beyond it a float is not exact)")
     text = f"a whole number of at least {low}" if high is None else f"a whole number from {low} to {high}"
     _refuse(name, array, bad, text)
     return array.astype(np.int64, copy=False)
@@ -95,8 +102,12 @@ def like_inputs(result: npt.NDArray[np.generic] | float) -> Numbers:
 def _numeric(name: str, value: npt.ArrayLike) -> npt.NDArray[np.number]:
     try:
         array = np.asarray(value)
-    except (ValueError, OverflowError):
+        if array.dtype == object and all(type(one) is int for one in array.flat):  # beyond 64 bits
+            array = array.astype(np.float64)
+    except ValueError:
         array = np.asarray(None)
+    except OverflowError as fault:
+        raise InputError(name, "must be within the range of a float, up to 1.8e308") from fault
     if array.dtype.kind not in "iuf":
         raise InputError(name, f"must be a number or an array of numbers, got {_show(value)}")
     if array.size == 0:
@@ -120,5 +131,4 @@ def _describe_range(low: float | None, high: float | None, above: float | None) 
 
 
 def _show(value: object) -> str:
-    text = f"{value:.12g}" if isinstance(value, float) else repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return f"{value:.12g}" if isinstance(value, float) else shown(value)

@@ -59,8 +59,8 @@ def find_crossovers(
         context=np.atleast_1d(require_range("context", context, 0)).ravel(),
         source=source,
         batch=int(require_count("batch", batch, 1)),
-        max_batch=int(require_count("max_batch", max_batch, 1, 2**24)),
-    )
+        max_batch=int(require_count("max_batch", max_batch, 1, 2**20)),
+    ).checked()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +102,11 @@ class CrossoverTable(Result):
     source: BatchSource
     batch: int
     max_batch: int
+
+    def checked(self) -> CrossoverTable:
+        """The table itself, once the source has answered for a cell: faults show before a row is written."""
+        self.source.step_cost(int(self.k[-1]), self.max_batch, float(self.context.max()))
+        return self
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -162,7 +167,9 @@ class CrossoverTable(Result):
         k, context = int(self.k[0]), float(self.context[0])
         row = next(self.rows())
         law = self.acceptance.law(0).at(context)
-        lines = [law.derivation(k), *self.source.derivation(k, self.batch, context, int(law.width(k)))]
+        width, passes = int(law.width(k)), int(law.draft_passes(k))
+        step = self.source.derivation(k, self.batch, context, width=width, passes=passes)
+        lines = [law.derivation(k), *step]
         if row["verify_bound_batch"] is not None:
             lines.append(
                 f"N* over the tokens verified of a sequence: {row['verify_bound_batch']:.1f} sequences"
@@ -181,12 +188,13 @@ class CrossoverTable(Result):
         law, k_index, context_index = np.unravel_index(np.arange(start, stop), self.shape)
         some_laws = slice(int(law[0]), int(law[-1]) + 1)
         lengths = self.acceptance.lengths(self.k, self.context, some_laws)
-        widths = self.acceptance.widths(self.k)
+        widths, passes = self.acceptance.widths(self.k), self.acceptance.draft_passes(self.k)
         rows = _Rows(
             source=self.source,
             length=lengths[law - law[0], k_index, context_index],
             k=self.k[k_index],
             width=widths[law if len(widths) > 1 else 0, k_index],
+            passes=passes[law if len(passes) > 1 else 0, k_index],
             context=self.context[context_index],
         )
         ridge = np.full(stop - start, self.source.ridge_tokens)
@@ -217,10 +225,11 @@ class _Rows:
     length: FloatArray
     k: IntArray
     width: IntArray
+    passes: IntArray
     context: FloatArray
 
     def step_cost(self, batch: npt.ArrayLike) -> StepCost:
-        return self.source.step_cost(self.k, batch, self.context, width=self.width)
+        return self.source.step_cost(self.k, batch, self.context, width=self.width, passes=self.passes)
 
     def wins(self, max_batch: int) -> Columns:
         """The winning batches of each row, and the break-even batch where there is one."""
@@ -258,12 +267,12 @@ class _Rows:
             "breakeven_acceptance_length": needed,
             "breakeven_draft_cost": np.asarray(
                 breakeven_draft_cost_from_acceptance_length(
-                    self.length, self.k, verify_cost=cost.verify_cost, overhead=cost.overhead
+                    self.length, self.passes, verify_cost=cost.verify_cost, overhead=cost.overhead
                 )
             ),
             "breakeven_verify_cost": np.asarray(
                 breakeven_verify_cost_from_acceptance_length(
-                    self.length, self.k, draft_cost=cost.draft_cost, overhead=cost.overhead
+                    self.length, self.passes, draft_cost=cost.draft_cost, overhead=cost.overhead
                 )
             ),
         }

@@ -15,6 +15,28 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
+def shown(value: object) -> str:
+    """A value as an error line may show it: 60 characters at most.
+
+    >>> shown("h100"), len(shown("x" * 50_000))
+    ("'h100'", 60)
+    """
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def shown_path(path: object) -> str:
+    """A path as an error line may show it: in quotes where it is blank or would break the line, cut if long.
+
+    >>> shown_path("my.yaml"), shown_path(""), shown_path("two\\nlines")
+    ('my.yaml', "''", "'two\\\\nlines'")
+    """
+    text = str(path)
+    if not (text.isprintable() and text.strip()):
+        text = repr(text)
+    return text if len(text) <= 300 else "..." + text[-297:]
+
+
 class SpecmathError(Exception):
     """Base of every error that specmath raises on purpose."""
 
@@ -48,7 +70,7 @@ class UnknownNameError(SpecmathError, LookupError):
 
         nearest = get_close_matches(name.lower(), list(known), n=4, cutoff=0.5)
         hint = f"nearest: {', '.join(nearest)}" if nearest else remedy or f"`specmath show {kind}` lists all"
-        super().__init__(f"unknown {kind} {name!r}; {hint}")
+        super().__init__(f"unknown {kind} {shown(name)}; {hint}")
         self.kind = kind
         self.name = name
         self.nearest = tuple(nearest)

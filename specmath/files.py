@@ -24,6 +24,7 @@ _REMEDIES: Final = {
     errno.ENOSPC: "the disk is full; free some space or choose another path",
     errno.EDQUOT: "the disk quota is used up; free some space or choose another path",
     errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
+    errno.EBADF: "is not open; open it, as in `9>rows.csv`, or choose another path",
     errno.ELOOP: "the symbolic link leads back to itself; choose another path",
 }
 
@@ -59,7 +60,9 @@ def _is_special(place: Path) -> bool:
     """Whether `place` is something other than a file, or a name for an open one (`/dev/stdout`)."""
     try:
         mode = place.stat().st_mode
-    except FileNotFoundError:
+    except FileNotFoundError as fault:
+        if str(place).startswith(_DESCRIPTORS):
+            raise OSError(errno.EBADF, "is not open", str(place)) from fault
         return False
     except ValueError as fault:
         raise OSError(errno.EINVAL, "not a possible path", str(place)) from fault

@@ -1,8 +1,8 @@
 """How much faster is it? The speed-up S = E · T_AR / T_step over a grid of laws, k, batch and context.
 
-The grid is planned first and evaluated late: acceptance lengths are one small table over (law, k, context),
-step costs another over (case, k, batch, context), and a row is a look-up in both. A chunk of rows is
-evaluated at a time, so the size of the grid is limited by the disk, not by memory.
+The grid is planned first and evaluated late, a chunk of rows at a time, so its size is limited by the disk
+and not by memory. Within a chunk, acceptance lengths are one small table over (law, k, context), step costs
+another over (case, k, batch, context), and a row is a look-up in both.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -73,7 +72,7 @@ def forecast_speedup(
         batch=np.atleast_1d(require_count("batch", batch, 1)).ravel(),
         context=np.atleast_1d(require_range("context", context, 0)).ravel(),
         cases=tuple(cases),
-    )
+    ).checked()
 
 
 def judgement(speedup: float, low: float | None = None, high: float | None = None) -> str:
@@ -158,10 +157,16 @@ class SpeedupTable(Result):
         found = [advice for case in self.cases for advice in case.warnings]
         return tuple(dict.fromkeys([*self._misfits(), *found]))
 
+    def checked(self) -> SpeedupTable:
+        """The table itself, once every case has answered for a cell: faults show before a row is written."""
+        for case in self.cases:
+            case.step_cost(int(self.k[-1]), int(self.batch[-1]), float(self.context.max()))
+        return self
+
     def speedups(self) -> FloatArray:
         """The speed-ups alone, all in memory, of shape `shape`: for a plot, or where speed matters."""
         lengths = self.acceptance.lengths(self.k, self.context)
-        return lengths[:, :, None, :, None] / _Grid(self).steps
+        return lengths[:, :, None, :, None] / _Box(self, 0, len(self) // len(self.cases)).steps()
 
     @property
     def lowest(self) -> float:
@@ -194,15 +199,20 @@ class SpeedupTable(Result):
         row = next(self.rows())
         k, batch, context = int(self.k[0]), int(self.batch[0]), float(self.context[0])
         law = self.acceptance.law(0).at(context)
-        lines = [law.derivation(k), *self.cases[0].derivation(k, batch, context, int(law.width(k)))]
+        width, passes = int(law.width(k)), int(law.draft_passes(k))
+        lines = [law.derivation(k), *self.cases[0].derivation(k, batch, context, width=width, passes=passes)]
         length, step = row["acceptance_length"], row["breakeven_acceptance_length"]
         lines.append(f"S = E / R = {length:.4f} / {step:.4f} = {row['speedup']:.4f}")
         return tuple(lines)
 
     def chunks(self, size: int = CHUNK_ROWS) -> Iterator[Columns]:
-        grid = _Grid(self)
+        n_cases = len(self.cases)
         for start in range(0, len(self), size):
-            yield grid.columns(start, min(start + size, len(self)))
+            stop = min(start + size, len(self))
+            first, last = start // n_cases, -(-stop // n_cases)  # whole cells, then cut
+            cut = slice(start - first * n_cases, stop - first * n_cases)
+            columns = _Box(self, first, last).columns()
+            yield {key: np.asarray(column)[cut] for key, column in columns.items()}
 
     def _misfits(self) -> Iterator[Advice]:
         """Whether the largest batch asked for fits in memory, for each arm."""
@@ -231,63 +241,42 @@ class SpeedupTable(Result):
         return min(BEST_K_LIMIT, self.acceptance.max_k)
 
 
-class _Grid:
-    """The two tables behind a `SpeedupTable`, and the look-up of rows in them.
+class _Box:
+    """The part of a grid that holds some consecutive cells, and the look-up of their rows in it.
 
-    Acceptance lengths have shape (laws, k, contexts); step costs, one record per case, broadcast to
-    (laws, k, batches, contexts), with one entry for all laws unless trees are among them. Both are small
-    beside the grid itself.
+    Acceptance lengths of the box have shape (laws, k, contexts); step costs, one record per case, broadcast
+    to (laws, k, batches, contexts), with one entry for all laws unless trees are among them. A box is hardly
+    larger than its cells, since these run through the grid in order.
     """
 
-    def __init__(self, table: SpeedupTable) -> None:
+    def __init__(self, table: SpeedupTable, first: int, last: int) -> None:
         self.table = table
-        self.costs = self._costs(table.k)
-        limits = [case.max_batches(table.k[:, None], table.context) for case in table.cases]
-        shape = (table.k.size, table.context.size)
-        self.max_batch = [[np.broadcast_to(arm, shape) for arm in arms] for arms in limits]
+        cells = np.unravel_index(np.arange(first, last), table.shape[:-1])
+        spans = [slice(int(index.min()), int(index.max()) + 1) for index in cells]
+        self.law, self.k, self.batch, self.context = (
+            index - span.start for index, span in zip(cells, spans, strict=True)
+        )
+        self.laws, ks, batches, contexts = spans
+        self.ks, self.batches, self.contexts = table.k[ks], table.batch[batches], table.context[contexts]
 
-    @cached_property
-    def steps(self) -> FloatArray:
-        """Step costs in plain steps, shape (laws or 1, k, batches, contexts, cases)."""
-        return _stacked_steps(self.costs)
-
-    @cached_property
-    def tried_steps(self) -> FloatArray:
-        """The same for every k among which the best is sought, from 0."""
-        return _stacked_steps(self._costs(np.arange(self.table._best_k_limit + 1)))
-
-    def _costs(self, k: IntArray) -> list[dict[str, FloatArray]]:
-        table = self.table
-        width = table.acceptance.widths(k)
-        shape = (len(width), k.size, table.batch.size, table.context.size)
-        names = ("plain_s", "draft_cost", "verify_cost", "overhead", "in_plain_steps")
-        costs = [
-            case.step_cost(
-                k[:, None, None], table.batch[:, None], table.context, width=width[..., None, None]
-            )
-            for case in table.cases
-        ]
-        return [{name: np.broadcast_to(getattr(cost, name), shape) for name in names} for cost in costs]
-
-    def columns(self, start: int, stop: int) -> Columns:
-        """Rows start … stop of the table, by column; whole cells are evaluated, a row per case, then cut."""
+    def columns(self) -> Columns:
+        """The rows of the cells, a row per case, by column."""
         table, n_cases = self.table, len(self.table.cases)
-        first, last = start // n_cases, -(-stop // n_cases)
-        law, k, batch, context = np.unravel_index(np.arange(first, last), table.shape[:-1])
-        some_laws = slice(int(law[0]), int(law[-1]) + 1)
-        lengths = table.acceptance.lengths(table.k, table.context, some_laws)[law - law[0], k, context]
-        best_k, best_speedup = self._best(some_laws)
-        place = (law if len(self.steps) > 1 else 0, k, batch, context)
-        by_case = [{name: value[place] for name, value in cost.items()} for cost in self.costs]
+        costs = self._costs(self.ks)
+        lengths = table.acceptance.lengths(self.ks, self.contexts, self.laws)[self.law, self.k, self.context]
+        place = (self.law if len(costs[0]["overhead"]) > 1 else 0, self.k, self.batch, self.context)
+        by_case = [{name: value[place] for name, value in cost.items()} for cost in costs]
         cost = {name: np.stack([one[name] for one in by_case], axis=-1) for name in by_case[0]}
+        plain, speculative = self._max_batches()
+        best_k, best_speedup = self._best()
         unknown = np.full(cost["overhead"].shape, np.nan)
         columns: Columns = {
             "case": np.broadcast_to(_case_names(table.cases), unknown.shape),
-            "alpha": _per_case(table.acceptance.alpha[law], n_cases),
-            "law": _per_case(table.acceptance.labels[law], n_cases),
-            "k": _per_case(table.k[k], n_cases),
-            "batch": _per_case(table.batch[batch], n_cases),
-            "context": _per_case(table.context[context], n_cases),
+            "alpha": _per_case(table.acceptance.alpha[self.laws][self.law], n_cases),
+            "law": _per_case(table.acceptance.labels[self.laws][self.law], n_cases),
+            "k": _per_case(self.ks[self.k], n_cases),
+            "batch": _per_case(self.batches[self.batch], n_cases),
+            "context": _per_case(self.contexts[self.context], n_cases),
             "acceptance_length": _per_case(lengths, n_cases),
             "draft_cost": cost["draft_cost"],
             "verify_cost": cost["verify_cost"],
@@ -296,23 +285,52 @@ class _Grid:
             "speedup_low": unknown,
             "speedup_high": unknown,
             "breakeven_acceptance_length": cost["in_plain_steps"],
-            "best_k": best_k[law - law[0], batch, context],
-            "best_speedup": best_speedup[law - law[0], batch, context],
+            "best_k": best_k[self.law, self.batch, self.context],
+            "best_speedup": best_speedup[self.law, self.batch, self.context],
             "target_s": cost["plain_s"],
             "draft_s": cost["draft_cost"] * cost["plain_s"],
             "verify_s": cost["verify_cost"] * cost["plain_s"],
             "step_s": cost["in_plain_steps"] * cost["plain_s"],
-            "max_batch": np.stack([plain[k, context] for plain, _ in self.max_batch], axis=-1),
-            "max_batch_speculative": np.stack([held[k, context] for _, held in self.max_batch], axis=-1),
+            "max_batch": plain[self.k, self.context],
+            "max_batch_speculative": speculative[self.k, self.context],
         }
-        cut = slice(start - first * n_cases, stop - first * n_cases)
-        return {key: np.asarray(column).ravel()[cut] for key, column in columns.items()}
+        return {key: np.asarray(column).ravel() for key, column in columns.items()}
 
-    def _best(self, some_laws: slice) -> tuple[IntArray, FloatArray]:
+    def steps(self) -> FloatArray:
+        """Step costs in plain steps, shape (laws or 1, k, batches, contexts, cases)."""
+        return _stacked_steps(self._costs(self.ks))
+
+    def _costs(self, k: IntArray) -> list[dict[str, FloatArray]]:
+        axis = self.table.acceptance
+        width, passes = axis.widths(k, self.laws), axis.draft_passes(k, self.laws)
+        shape = (max(len(width), len(passes)), k.size, self.batches.size, self.contexts.size)
+        names = ("plain_s", "draft_cost", "verify_cost", "overhead", "in_plain_steps")
+        costs = [
+            case.step_cost(
+                k[:, None, None],
+                self.batches[:, None],
+                self.contexts,
+                width=width[..., None, None],
+                passes=passes[..., None, None],
+            )
+            for case in self.table.cases
+        ]
+        return [{name: np.broadcast_to(getattr(cost, name), shape) for name in names} for cost in costs]
+
+    def _max_batches(self) -> tuple[FloatArray, FloatArray]:
+        """Largest batch of each arm, shape (k, contexts, cases)."""
+        arms = [case.max_batches(self.ks[:, None], self.contexts) for case in self.table.cases]
+        shape = (self.ks.size, self.contexts.size)
+        plain, speculative = (
+            np.stack([np.broadcast_to(arm[place], shape) for arm in arms], axis=-1) for place in (0, 1)
+        )
+        return plain, speculative
+
+    def _best(self) -> tuple[IntArray, FloatArray]:
         """Best k and its speed-up, shape (laws, batches, contexts, cases). Off is 1 by definition."""
-        tried = np.arange(self.tried_steps.shape[1])
-        lengths = self.table.acceptance.lengths(tried, self.table.context, some_laws)
-        steps = self.tried_steps[some_laws] if len(self.tried_steps) > 1 else self.tried_steps
+        tried = np.arange(self.table._best_k_limit + 1)
+        steps = _stacked_steps(self._costs(tried))
+        lengths = self.table.acceptance.lengths(tried, self.contexts, self.laws)
         speedups = lengths[:, :, None, :, None] / steps
         speedups[:, 0] = 1.0
         best = speedups.argmax(axis=1)

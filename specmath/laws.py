@@ -25,6 +25,7 @@ from specmath.checks import (
     require_range,
 )
 from specmath.errors import InputError
+from specmath.units import exact_text
 
 
 class AcceptanceLaw(ABC):
@@ -111,6 +112,10 @@ class AcceptanceLaw(ABC):
         """Tokens of one sequence in a verify pass: the k drafted ones and the last one emitted."""
         return like_counts(self._require_k(k) + 1)
 
+    def draft_passes(self, k: npt.ArrayLike) -> Counts:
+        """Draft passes of a step, one after another: k, or fewer where what is drafted is not k deep."""
+        return like_counts(self._require_k(k))
+
     def derivation(self, k: int) -> str:
         """The acceptance length as a sum with its numbers; of the first cell where parameters are arrays."""
         first = self._reach(self._one_k(k)).reshape(-1, k + 1)[0].tolist()
@@ -162,13 +167,11 @@ def like_counts(result: npt.NDArray[np.integer]) -> Counts:
     return int(result) if result.ndim == 0 else result.astype(np.int64, copy=False)
 
 
-def short(value: Numbers) -> str:
-    """A number as a label shows it; an array as its range.
+def label_text(value: Numbers) -> str:
+    """A parameter as a label shows it, to the last digit; an array as its range.
 
-    >>> short(0.7), short(np.array([0.5, 0.6, 0.9]))
+    >>> label_text(0.7), label_text(np.array([0.5, 0.6, 0.9]))
     ('0.7', '0.5..0.9')
     """
-    if isinstance(value, float):
-        return f"{value:g}"
     low, high = float(np.min(value)), float(np.max(value))
-    return f"{low:g}..{high:g}" if low < high else f"{low:g}"
+    return exact_text(low) if low == high else f"{exact_text(low)}..{exact_text(high)}"

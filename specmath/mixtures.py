@@ -16,7 +16,8 @@ import numpy.typing as npt
 from specmath.acceptance import ConstantAcceptance
 from specmath.checks import Counts, FloatArray, Numbers, like_inputs, require_range
 from specmath.errors import InputError
-from specmath.laws import AcceptanceLaw, like_counts, short
+from specmath.laws import AcceptanceLaw, label_text, like_counts
+from specmath.units import exact_text
 
 
 class _Mixture(AcceptanceLaw):
@@ -60,6 +61,11 @@ class _Mixture(AcceptanceLaw):
         counts = self._require_k(k)
         return like_counts(np.max([np.asarray(law.width(counts)) for law in self._laws], axis=0))
 
+    def draft_passes(self, k: npt.ArrayLike) -> Counts:
+        """The most draft passes that one of the laws makes."""
+        counts = self._require_k(k)
+        return like_counts(np.max([np.asarray(law.draft_passes(counts)) for law in self._laws], axis=0))
+
     def _reach(self, k: int) -> FloatArray:
         return self._average([law._reach(k) for law in self._laws])
 
@@ -96,11 +102,11 @@ class LookupAcceptance(_Mixture):
 
     @property
     def label(self) -> str:
-        return f"match-rate={short(self.match_rate)} {self.matched.label}"
+        return f"match-rate={label_text(self.match_rate)} {self.matched.label}"
 
     @property
     def assumption(self) -> str:
-        return f"{short(self.match_rate)} of all steps find a match; in these, {self.matched.assumption}"
+        return f"{label_text(self.match_rate)} of all steps find a match; in these, {self.matched.assumption}"
 
     @property
     def _laws(self) -> tuple[AcceptanceLaw, AcceptanceLaw]:
@@ -114,6 +120,10 @@ class LookupAcceptance(_Mixture):
     def drafted(self, k: npt.ArrayLike) -> Numbers:
         """Mean draft tokens in a step: none in a step without a match."""
         return like_inputs(np.asarray(self.match_rate) * self.matched.drafted(k))
+
+    def draft_passes(self, k: npt.ArrayLike) -> Counts:
+        """Draft passes of a step that finds a match; the others make none."""
+        return self.matched.draft_passes(self._require_k(k))
 
     def at(self, context: npt.ArrayLike) -> LookupAcceptance:
         """The same match rate, with the law of matched steps at that context."""
@@ -162,7 +172,7 @@ class ContextAcceptance(_Mixture):
     @property
     def label(self) -> str:
         points = zip(self.contexts, self.laws, strict=True)
-        return ", ".join(f"{law.label} at {context:.12g}" for context, law in points)
+        return ", ".join(f"{law.label} at {exact_text(context)}" for context, law in points)
 
     @property
     def assumption(self) -> str:

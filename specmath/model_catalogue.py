@@ -8,6 +8,7 @@ is no file.
 from __future__ import annotations
 
 import json
+import os
 import re
 from functools import cache
 from pathlib import Path
@@ -53,7 +54,7 @@ def load_model(name: str, *, draft_kind: str | None = None) -> ModelShape:
     if _is_plain(name) and path.is_file():
         return _packaged(name)
     if _looks_like_path(name):
-        return _from_file(Path(name).expanduser(), draft_kind)
+        return _from_file(Path(os.path.expanduser(name)), draft_kind)  # noqa: PTH111 (pathlib raises for ~nobody)
     known = _resolved(name)
     if known is None:
         remedy = "give the path of its config.json" if _HUB_ID.fullmatch(name) else ""

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
+from specmath.units import exact_text
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -128,6 +130,8 @@ def _plain(value: Any) -> Cell:
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if isinstance(value, list | tuple):
+        if set(map(type, value)) <= {float, type(None)}:  # a vector, possibly of thousands
+            return list(cells(np.array(value, dtype=np.float64)))
         return [_plain(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
@@ -138,7 +142,9 @@ def brief(values: np.ndarray[Any, Any]) -> Cell:
     >>> brief(np.array([4])), brief(np.array([1, 2])), brief(np.arange(100))
     (4, [1, 2], '0 … 99 (100 values)')
     """
+    if values.size > 32:
+        ends = cells(values[[0, -1]])
+        first, last = (exact_text(end) if isinstance(end, int | float) else str(end) for end in ends)
+        return f"{first} … {last} ({values.size} values)"
     listed = list(cells(values))
-    if len(listed) > 32:
-        return f"{listed[0]:g} … {listed[-1]:g} ({len(listed)} values)"
     return listed[0] if len(listed) == 1 else listed or None

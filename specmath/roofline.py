@@ -142,7 +142,7 @@ class ForwardPass:
         tokens = self._tokens(batch, width)
         yield self._dense(tokens)
         if self.model.experts:
-            yield self._experts(tokens * self.layout.dp, width)
+            yield self._experts(tokens * self.layout.dp, batch, width)
         sequences = self._rank_batch(batch)
         for group in self.model.attention:
             yield self._attention(group, sequences, width, context)
@@ -161,10 +161,10 @@ class ForwardPass:
         flops = sum(2 * group.multiplied_params for group in groups) / tp
         return self._part("dense", np.asarray(read), flops * tokens, seconds * tokens)
 
-    def _experts(self, tokens: FloatArray, width: FloatArray) -> PassPart:
-        """Routed experts: the bytes of those touched, the FLOPs of those chosen."""
+    def _experts(self, tokens: FloatArray, batch: FloatArray, width: FloatArray) -> PassPart:
+        """Routed experts: the bytes of those touched, the FLOPs of those chosen; padding chooses no expert."""
         ranks, overlap = self.layout.expert_ranks, self.efficiency.expert_overlap
-        independent = tokens * (1 + overlap * (width - 1)) / width
+        independent = batch * (1 + overlap * (width - 1))
         read: FloatArray = np.zeros(())
         flops = seconds = 0.0
         for group in self.model.experts:

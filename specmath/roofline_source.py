@@ -155,6 +155,7 @@ class Roofline:
         context: npt.ArrayLike,
         *,
         width: npt.ArrayLike | None = None,
+        passes: npt.ArrayLike | None = None,
     ) -> StepCost:
         drafts = require_count("k", k).astype(float)
         target, draft = self.target_pass(), self.draft_pass()
@@ -164,7 +165,7 @@ class Roofline:
         return StepCost(
             plain_s=plain_s,
             draft_cost=draft_s / plain_s,
-            draft_passes=drafts,
+            draft_passes=drafts if passes is None else require_range("passes", passes, 0),
             verify_cost=self._verify_s(target, verified, batch, context, plain_s) / plain_s,
             overhead=np.zeros(()),
         )
@@ -180,8 +181,8 @@ class Roofline:
         """Not known: the roofline has no closed form for it."""
         return np.full(np.broadcast_shapes(np.shape(acceptance_length), np.shape(k)), np.nan)
 
-    def derivation(self, k: int, batch: int, context: float, width: int) -> tuple[str, ...]:
-        cost = self.step_cost(k, batch, context, width=width)
+    def derivation(self, k: int, batch: int, context: float, *, width: int, passes: int) -> tuple[str, ...]:
+        cost = self.step_cost(k, batch, context, width=width, passes=passes)
         target, draft = self.target_pass(), self.draft_pass()
         lines = [pass_text("T_AR", target, batch, 1, context)]
         if draft is not None:
@@ -193,7 +194,7 @@ class Roofline:
         return (
             *lines,
             f"v = {float(cost.verify_cost):.4f}, c = {float(cost.draft_cost):.4f}, o = 0: "
-            f"R = v + c·{k} + o = {float(cost.in_plain_steps):.4f} plain steps",
+            f"R = v + c·{passes} + o = {float(cost.in_plain_steps):.4f} plain steps",
         )
 
     def _pass(self, model: ModelShape, layout: Layout) -> ForwardPass:

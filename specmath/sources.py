@@ -16,7 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from specmath.checks import FloatArray, require_count, require_range
+from specmath.errors import InputError
 from specmath.results import Advice, Cell
+
+MAX_RATIO = 1e6
+"""Largest cost in plain steps that is taken for one, and not for a slip of units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,18 +77,19 @@ class StepTimeSource(Protocol):
         context: npt.ArrayLike,
         *,
         width: npt.ArrayLike | None = None,
+        passes: npt.ArrayLike | None = None,
     ) -> StepCost:
         """Cost of a step at draft length k, batch and context; the arguments broadcast.
 
-        `width` is how many tokens of a sequence the verification pass carries: k + 1 for a chain, more for
-        a tree of k levels.
+        `width` is how many tokens of a sequence the verification pass carries, k + 1 unless a tree is
+        verified; `passes` how often the draft runs, k unless a tree is shallower.
         """
 
     def max_batches(self, k: npt.ArrayLike, context: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Largest batch that memory holds without and with speculation; NaN where that is not known."""
 
-    def derivation(self, k: int, batch: int, context: float, width: int) -> tuple[str, ...]:
-        """The step cost of one cell, with its numbers; `width` tokens of a sequence are verified."""
+    def derivation(self, k: int, batch: int, context: float, *, width: int, passes: int) -> tuple[str, ...]:
+        """The step cost of one cell, with its numbers."""
 
 
 class BatchSource(StepTimeSource, Protocol):
@@ -130,9 +135,13 @@ class Ratios:
     warnings: ClassVar[tuple[Advice, ...]] = ()
 
     def __post_init__(self) -> None:
-        for name in ("draft_cost", "verify_slope", "overhead"):
-            require_range(name, getattr(self, name), 0)
-        require_range("verify_cost", self.verify_cost, above=0)
+        for name in ("draft_cost", "overhead"):
+            require_range(name, getattr(self, name), 0, MAX_RATIO)
+        if not 0 <= self.verify_slope <= MAX_RATIO:
+            raise InputError(
+                "verify_cost", f"must grow by 0 to {MAX_RATIO:g} per k, got {self.verify_slope:g}"
+            )
+        require_range("verify_cost", self.verify_cost, high=MAX_RATIO, above=1e-6)
         require_range("match_rate", self.match_rate, 0, 1)
 
     @property
@@ -160,14 +169,15 @@ class Ratios:
         context: npt.ArrayLike,
         *,
         width: npt.ArrayLike | None = None,
+        passes: npt.ArrayLike | None = None,
     ) -> StepCost:
         drafts = require_count("k", k).astype(float)
         verify = self.verify_cost + self.verify_slope * drafts
         return StepCost(
             plain_s=np.full(np.broadcast_shapes(drafts.shape, np.shape(batch), np.shape(context)), np.nan),
             draft_cost=np.asarray(self.draft_cost),
-            draft_passes=drafts,
-            verify_cost=self.match_rate * verify + 1 - self.match_rate,
+            draft_passes=drafts if passes is None else require_range("passes", passes, 0),
+            verify_cost=verify if self.match_rate == 1 else self.match_rate * verify + 1 - self.match_rate,
             overhead=np.asarray(self.overhead),
         )
 
@@ -175,13 +185,12 @@ class Ratios:
         unknown = np.full(np.broadcast_shapes(np.shape(k), np.shape(context)), np.nan)
         return unknown, unknown
 
-    def derivation(self, k: int, batch: int, context: float, width: int) -> tuple[str, ...]:
-        cost = self.step_cost(k, batch, context)
+    def derivation(self, k: int, batch: int, context: float, *, width: int, passes: int) -> tuple[str, ...]:
+        cost = self.step_cost(k, batch, context, width=width, passes=passes)
         matched = "" if self.match_rate == 1 else f", h = {self.match_rate:g}"
-        return (
-            f"R = v + c·k + o = {float(cost.verify_cost):.4f} + {self.draft_cost:g}·{k} + {self.overhead:g} "
-            f"= {float(cost.in_plain_steps):.4f} plain steps ({self._verify_text}{matched})",
-        )
+        terms = f"{float(cost.verify_cost):.4f} + {self.draft_cost:g}·{passes} + {self.overhead:g}"
+        total = f"{float(cost.in_plain_steps):.4f} plain steps"
+        return (f"R = v + c·k + o = {terms} = {total} ({self._verify_text}{matched})",)
 
     @property
     def _verify_text(self) -> str:

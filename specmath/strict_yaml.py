@@ -1,7 +1,7 @@
 """YAML read strictly, and read once: plain mappings, lists and texts that know where they stand.
 
 A file is refused for what makes YAML surprising or dangerous: a key given twice, anchors and aliases (the
-billion laughs), merge keys, tags, several documents, deep nesting, control characters, more than 4 MB. The
+billion laughs), merge keys, tags, several documents, deep nesting, control characters, more than 1 MiB. The
 tree is built from the parser's events, without PyYAML's guesses about types: a value stays the text that
 was written until somebody asks for a number or a name. That is strict (nothing turns into a date or a
 truth value by itself) and twice as fast as a load, since only the values asked for are converted.
@@ -9,20 +9,27 @@ truth value by itself) and twice as fast as a load, since only the values asked 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection, Iterator
+from errno import EINVAL
 from math import isfinite
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from typing import Any, Final, NoReturn
 
 import yaml
 from yaml.events import MappingEndEvent, ScalarEvent, SequenceEndEvent, SequenceStartEvent, StreamEndEvent
 
-from specmath.errors import AccessError, DataError, InputError
+from specmath.errors import AccessError, DataError, InputError, shown, shown_path
 from specmath.units import parse_quantity
 
-MAX_BYTES: Final = 4 * 2**20
+MAX_BYTES: Final = 2**20
 MAX_DEPTH: Final = 16
+MAX_KEY: Final = 100
+MAX_TEXT: Final = 500
+MAX_NUMBER: Final = 60
+"""Characters of a key, a text, a number or quantity."""
 
 Node = ScalarEvent | dict[str, "Node"] | list["Node"]
 
@@ -31,6 +38,7 @@ _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _NUMBER: Final = re.compile(  # what YAML 1.1 reads as a decimal number
     r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?|0|[1-9][0-9_]*)|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?"
 )
+_DATE: Final = re.compile("[0-9]{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12][0-9]|3[01]))?)?")
 _LOOKALIKE: Final = re.compile(r"([-+]?)([0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)(?:[eE]([-+]?)([0-9]+))?")
 
 
@@ -41,8 +49,8 @@ def read_yaml(path: Path) -> Fields:
         AccessError: the file cannot be read.
         DataError: it is not strict YAML, or something else than a mapping; names the line.
     """
-    where = str(path)
-    root = _Composer(_read_text(path), where).document()
+    where = shown_path(path)
+    root = _Composer(_read_text(path, where), where).document()
     if not isinstance(root, dict):
         raise DataError(where, f"must be a mapping of keys to values at the top, got {_kind(root)}")
     return Fields(root, where)
@@ -104,6 +112,8 @@ class Fields:
         if not isinstance(node, ScalarEvent):
             raise self.error(key, f"must be a number, got {_kind(node)}")
         text = node.value.strip()
+        if len(text) > MAX_NUMBER:
+            raise self.error(key, f"must be a number, got {shown(text)}")
         plain = node.implicit[0]
         if plain and _NUMBER.fullmatch(text):
             value = float(text.replace("_", ""))
@@ -118,6 +128,20 @@ class Fields:
     def optional_number(self, key: str, unit: str = "") -> float | None:
         """The same, None where the key is missing."""
         return self.number(key, unit) if key in self else None
+
+    def optional_count(self, key: str) -> int | None:
+        """A whole number, None where the key is missing."""
+        number = self.optional_number(key)
+        if number is not None and number % 1:
+            raise self.error(key, f"must be a whole number, got {number:g}")
+        return None if number is None else int(number)
+
+    def optional_date(self, key: str) -> str | None:
+        """A date, of a day or of a month, as it was written; None where the key is missing."""
+        date = self.optional_text(key)
+        if date is not None and not _DATE.fullmatch(date):
+            raise self.error(key, f"must be a date like 2026-11 or 2026-11-30, got {shown(date)}")
+        return date
 
     def section(self, key: str) -> Fields:
         """A mapping inside this one; its errors name this key before their own."""
@@ -153,7 +177,9 @@ class Fields:
             raise self.error(key, f"must be a text, got {_kind(node)}")
         text = " ".join(node.value.split())
         if not text or not text.isprintable():
-            raise self.error(key, f"must be a text of printable characters, got {text!r}")
+            raise self.error(key, f"must be a text of printable characters, got {shown(text)}")
+        if len(text) > MAX_TEXT:
+            raise self.error(key, f"must have at most {MAX_TEXT} characters, got {len(text)}")
         return text
 
     def _list(self, key: str) -> list[Node]:
@@ -194,7 +220,7 @@ class _Composer:
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             line = f"line {mark.line + 1}: " if mark else ""
-            problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+            problem = (getattr(error, "problem", None) or str(error).splitlines()[0])[:120]
             raise DataError(self._where, f"{line}not YAML: {problem}") from error
         return root
 
@@ -202,7 +228,7 @@ class _Composer:
         if event.anchor is not None:  # of an alias too
             self._refuse(event, "anchors and aliases (&, *) are not read; write the value out")
         if event.tag is not None:
-            self._refuse(event, f"tags ({event.tag}) are not read; write the plain value")
+            self._refuse(event, f"tags ({shown(event.tag)}) are not read; write the plain value")
         if type(event) is ScalarEvent:
             return event
         if depth == MAX_DEPTH:
@@ -221,6 +247,8 @@ class _Composer:
             key = event.value if type(event) is ScalarEvent else ""
             if not key or not key.isprintable():
                 self._refuse(event, "a key must be a text of printable characters")
+            if len(key) > MAX_KEY:
+                self._refuse(event, f"a key must have at most {MAX_KEY} characters, got {len(key)}")
             if key in nodes:
                 self._refuse(event, f"key {key!r} is given twice")
             if key == "<<":
@@ -233,15 +261,14 @@ class _Composer:
         raise DataError(self._where, f"line {event.start_mark.line + 1}: {problem}")
 
 
-def _read_text(path: Path) -> str:
-    where = str(path)
+def _read_text(path: Path, where: str) -> str:
     try:
-        with path.open("rb") as stream:
-            raw = stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise AccessError(where, f"cannot be read: {(error.strerror or str(error)).lower()}") from error
+        raw = _regular_bytes(path)
+    except (OSError, ValueError) as error:  # the latter for a NUL in the name
+        problem = getattr(error, "strerror", None) or str(error)
+        raise AccessError(where, f"cannot be read: {problem.lower()}") from error
     if len(raw) > MAX_BYTES:
-        raise DataError(where, f"is larger than {MAX_BYTES // 2**20} MB")
+        raise DataError(where, f"is larger than {MAX_BYTES // 2**20} MiB; split it into several files")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -253,6 +280,24 @@ def _read_text(path: Path) -> str:
     return text
 
 
+def _regular_bytes(path: Path) -> bytes:
+    """At most MAX_BYTES + 1 bytes of a regular file: a pipe may keep its reader waiting for ever."""
+    _require_regular(path.stat())  # before it is opened, which some devices answer with an action
+    with open(path, "rb", opener=_without_waiting) as stream:
+        _require_regular(os.fstat(stream.fileno()))  # the name may mean another file by now
+        return stream.read(MAX_BYTES + 1)
+
+
+def _require_regular(status: os.stat_result) -> None:
+    if not S_ISREG(status.st_mode):
+        kind = "is a directory" if S_ISDIR(status.st_mode) else "is a pipe or device"
+        raise OSError(EINVAL, f"{kind}; name a regular file")
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
 def _is_null(node: Node) -> bool:
     return isinstance(node, ScalarEvent) and node.implicit[0] and node.value in _NULLS
 
@@ -262,7 +307,7 @@ def _kind(node: Node) -> str:
         return "a mapping"
     if isinstance(node, list):
         return "a list"
-    return "nothing" if _is_null(node) else repr(node.value[:40])
+    return "nothing" if _is_null(node) else shown(node.value)
 
 
 def _merged(lower: dict[str, Node], upper: dict[str, Node]) -> dict[str, Node]:

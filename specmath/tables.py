@@ -51,7 +51,8 @@ def write(result: Result, stream: TextIO, format: str, *, explain: bool = False)
 
     Args:
         result: What a question returned.
-        stream: Where to. A terminal gets colours and a table that fits it; anything else plain text.
+        stream: Where to. A terminal gets colours and a table that fits it; anything else plain text
+            (stdout gets colours too where `FORCE_COLOR` asks for them).
         format: One of `FORMATS` except parquet.
         explain: All assumptions instead of three, and how the first row was obtained.
 
@@ -68,17 +69,18 @@ def save(result: Result, path: str | Path, format: str | None = None, *, explain
 
     Args:
         result: What a question returned.
-        path: Where to; its ending names the format (`ENDINGS`) unless `format` does.
-        format: One of `FORMATS`.
+        path: Where to; its ending names the format (`ENDINGS`).
+        format: One of `FORMATS`, for a path whose ending names none.
         explain: As in `write`.
 
     Raises:
-        InputError: for an unknown ending or format, or too many rows for a reader's format.
+        InputError: for an unknown ending or format, two that contradict each other, or too many rows for a
+            reader's format.
         AccessError: where the file cannot be written, or pyarrow is missing.
     """
     from specmath.files import atomic_write  # brings hashlib, through secrets
 
-    chosen = format or format_of(path)
+    chosen = chosen_format(path, format)
     exporter = _exporter(chosen)
     with atomic_write(path) as file:
         if chosen == "parquet":
@@ -91,18 +93,25 @@ def save(result: Result, path: str | Path, format: str | None = None, *, explain
             text.detach()  # flushes; the file is closed by whoever opened it
 
 
-def format_of(path: str | Path) -> str:
-    """The format that a file name asks for.
+def chosen_format(path: str | Path, format: str | None = None) -> str:
+    """The format that the ending of a file name asks for; where it asks for none, the one given.
 
-    >>> format_of("sweep.CSV")
-    'csv'
+    Raises:
+        InputError: for a given format that contradicts the ending, or where neither tells.
+
+    >>> chosen_format("sweep.CSV"), chosen_format("sweep", "csv")
+    ('csv', 'csv')
     """
-    ending = Path(path).suffix.lower()
-    if ending not in ENDINGS:
+    asked = ENDINGS.get(Path(path).suffix.lower(), format)
+    if asked is None:
         raise InputError(
             "path", f"{str(path)!r} names no known format; end it in one of {', '.join(ENDINGS)}"
         )
-    return ENDINGS[ending]
+    if format not in (None, asked):
+        raise InputError(
+            "format", f"{format!r} contradicts {str(path)!r}, whose ending asks for {asked}; change either"
+        )
+    return asked
 
 
 def notes(result: Result, explain: bool = False) -> list[str]:

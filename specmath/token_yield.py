@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from specmath.acceptance import ConstantAcceptance
 from specmath.acceptance_axis import AcceptanceAxis
 from specmath.checks import FloatArray, IntArray, require_range
 from specmath.laws import AcceptanceLaw
 from specmath.results import CHUNK_ROWS, Cell, Columns, Result, brief, cells
+
+CHUNK_NUMBERS = 500_000
+"""Numbers evaluated at a time; a row has three vectors of about k of them."""
 
 
 def tokens_per_step(
@@ -108,32 +112,55 @@ class TokenTable(Result):
         return (self.acceptance.law(0).at(float(self.context[0])).derivation(int(self.k[0])),)
 
     def chunks(self, size: int = CHUNK_ROWS) -> Iterator[Columns]:
-        for start in range(0, len(self), size):
-            rows = [self._row(index) for index in range(start, min(start + size, len(self)))]
-            yield {key: [row[key] for row in rows] for key in self.keys}
+        rows = max(1, min(size, CHUNK_NUMBERS // (3 * int(self.k.max()) + len(self.keys))))
+        for start in range(0, len(self), rows):
+            yield self._columns(np.arange(start, min(start + rows, len(self))))
 
-    def _row(self, index: int) -> dict[str, Cell]:
-        at, k_index, context_index = np.unravel_index(index, self.shape)
-        k, context = int(self.k[k_index]), float(self.context[context_index])
-        law = self.acceptance.law(int(at)).at(context)
-        length, variance = float(law.acceptance_length(k)), float(law.accepted_variance(k))
-        ceiling, drafted = float(law.ceiling()), float(law.drafted(k))
-        alpha = float(self.acceptance.alpha[at])
-        return {
-            "alpha": alpha if math.isfinite(alpha) else None,
-            "law": str(self.acceptance.labels[at]),
+    def _columns(self, rows: IntArray) -> Columns:
+        """The rows at these places of the grid; those that share law and k are evaluated together."""
+        law, k, context = np.unravel_index(rows, self.shape)
+        kind = np.where(np.isfinite(self.acceptance.alpha[law]), -1, law)  # all constant laws are one, over α
+        order = np.lexsort((k, kind))
+        edges = np.flatnonzero(np.diff(k[order]) | np.diff(kind[order])) + 1
+        gathered: dict[str, list[Cell]] = {key: [] for key in self.keys}
+        for group in np.split(order, edges):
+            yields = self._yields(law[group], int(self.k[k[group[0]]]), self.context[context[group]])
+            for key, values in yields.items():
+                gathered[key].extend(cells(values))
+        back = np.argsort(order).tolist()
+        return {key: [values[place] for place in back] for key, values in gathered.items()}
+
+    def _yields(self, positions: IntArray, k: int, context: FloatArray) -> dict[str, npt.NDArray[Any]]:
+        """What a step of k drafts yields under laws of one kind, each at its context."""
+        alpha = self.acceptance.alpha[positions]
+        law = self.acceptance.law(int(positions[0])).at(context)
+        if isinstance(law, ConstantAcceptance):
+            law = ConstantAcceptance(alpha)
+        length, drafted = np.asarray(law.acceptance_length(k)), np.asarray(law.drafted(k))
+        variance = law.accepted_variance(k)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = (length - 1) / drafted  # does not exist where nothing is drafted
+        numbers = {
+            "alpha": alpha,
+            "law": self.acceptance.labels[positions],
             "k": k,
             "context": context,
             "acceptance_length": length,
-            "ceiling": ceiling if math.isfinite(ceiling) else None,
-            "accepted_over_drafted": (length - 1) / drafted if drafted else None,
+            "ceiling": law.ceiling(),
+            "accepted_over_drafted": share,
             "kept_share": length / (1 + drafted),
             "variance": variance,
-            "standard_deviation": math.sqrt(variance),
-            "accepted_p10": int(law.quantile(0.1, k)),
-            "accepted_p50": int(law.quantile(0.5, k)),
-            "accepted_p90": int(law.quantile(0.9, k)),
-            "survival": list(cells(law.survival(k))),
-            "conditional": list(cells(law.conditional(k))),
-            "accepted_pmf": list(cells(law.accepted_pmf(k))),
+            "standard_deviation": np.sqrt(variance),
+            "accepted_p10": law.quantile(0.1, k),
+            "accepted_p50": law.quantile(0.5, k),
+            "accepted_p90": law.quantile(0.9, k),
+        }
+        vectors = {
+            "survival": law.survival(k),
+            "conditional": law.conditional(k),
+            "accepted_pmf": law.accepted_pmf(k),
+        }
+        n = positions.size
+        return {key: np.broadcast_to(value, n) for key, value in numbers.items()} | {
+            key: np.broadcast_to(vector, (n, vector.shape[-1])) for key, vector in vectors.items()
         }

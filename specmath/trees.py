@@ -14,6 +14,7 @@ import numpy.typing as npt
 from specmath.checks import Counts, FloatArray, require_count, require_range
 from specmath.errors import InputError
 from specmath.laws import AcceptanceLaw, like_counts
+from specmath.units import exact_text
 
 MAX_NODES = 4_096
 """Largest tree accepted, several times what engines verify in one pass."""
@@ -71,7 +72,7 @@ class RankedTree(AcceptanceLaw):
 
     @property
     def label(self) -> str:
-        return f"ranks={'/'.join(f'{rank:g}' for rank in self.ranks)} nodes={self.nodes}"
+        return f"ranks={'/'.join(map(exact_text, self.ranks))} nodes={self.nodes}"
 
     @property
     def assumption(self) -> str:
@@ -87,6 +88,10 @@ class RankedTree(AcceptanceLaw):
         """Tokens of one sequence in a verify pass: the root and the nodes of the first k levels."""
         up_to = np.cumsum([1, *(level.nodes for level in self._levels[1:])])
         return like_counts(up_to[np.minimum(self._require_k(k), self.depth)])
+
+    def draft_passes(self, k: npt.ArrayLike) -> Counts:
+        """Draft passes of a step, one a level: k, at most the depth of the tree."""
+        return like_counts(np.minimum(self._require_k(k), self.depth))
 
     def _reach(self, k: int) -> FloatArray:
         return _padded([level.reach for level in self._levels[: k + 1]], k + 1)
@@ -153,20 +158,28 @@ def best_tree(ranks: Sequence[float], nodes: int, depth_limit: int) -> RankedTre
     """
     chances = _require_ranks(ranks)
     wanted, limit = _one("nodes", nodes, MAX_NODES), _one("depth_limit", depth_limit)
+    likely = sorted(range(len(chances)), key=lambda rank: -chances[rank])
     paths: list[Path] = []
-    frontier: list[tuple[float, int, Path]] = [(-1.0, 0, ())]
-    while len(paths) < wanted + 1:
+    frontier: list[tuple[float, int, Path, int, float]] = []
+
+    def offer(parent: Path, parent_product: float, place: int) -> None:
+        """The place-th likeliest child of a node; the next one is offered once it is taken."""
+        if place < len(likely) and len(parent) < limit:
+            product = parent_product * chances[likely[place]]
+            heappush(frontier, (-product, len(parent), (*parent, likely[place]), place, parent_product))
+
+    offer((), 1.0, 0)
+    while len(paths) < wanted:
         if not frontier:
             raise InputError(
                 "nodes",
-                f"must be at most {len(paths) - 1} for {len(chances)} ranks and {limit} levels, got {wanted}",
+                f"must be at most {len(paths)} for {len(chances)} ranks and {limit} levels, got {wanted}",
             )
-        negative, depth, path = heappop(frontier)
+        negative, _, path, place, parent_product = heappop(frontier)
         paths.append(path)
-        if depth < limit:
-            for rank, chance in enumerate(chances):
-                heappush(frontier, (negative * chance, depth + 1, (*path, rank)))
-    return RankedTree(chances, tuple(paths[1:]))
+        offer(path, -negative, 0)
+        offer(path[:-1], parent_product, place + 1)
+    return RankedTree(chances, tuple(paths))
 
 
 def _require_ranks(ranks: Sequence[float]) -> tuple[float, ...]:

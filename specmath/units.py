@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from math import isfinite
 from typing import Final
 
-from specmath.errors import InputError
+from specmath.errors import InputError, shown
 
 DECIMAL: Final = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 BINARY: Final = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
@@ -29,7 +29,7 @@ _SCALES: Final[dict[str, dict[str, float]]] = {
     # A bare count. B is the field's word for 1e9 parameters; K is left out: 1000 or 1024?
     "": DECIMAL | BINARY | {"B": 1e9},
 }
-_NUMBER: Final = re.compile(r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S*)\s*")
+_NUMBER: Final = re.compile(r"\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*(\S*)\s*")
 
 
 def parse_quantity(name: str, text: str, unit: str = "") -> float:
@@ -39,7 +39,8 @@ def parse_quantity(name: str, text: str, unit: str = "") -> float:
     `80GiB`). A number without a unit is in base units.
 
     Raises:
-        InputError: naming `name`, for text that is no number or has a unit of another kind.
+        InputError: naming `name`, for text that is no number, has a unit of another kind, or is a number
+            too large or too close to 0 for a float.
 
     >>> parse_quantity("step", "14.8ms", "s")
     0.0148
@@ -50,21 +51,23 @@ def parse_quantity(name: str, text: str, unit: str = "") -> float:
     """
     match = _NUMBER.fullmatch(text)
     if match is None:
-        raise InputError(name, f"{text!r} is not a number" + (f" of {unit}" if unit else ""))
+        raise InputError(name, f"{shown(text)} is not a number" + (f" of {unit}" if unit else ""))
     number, suffix = match.groups()
     scales = _SCALES[unit]
     if suffix and suffix not in scales:
         if unit == "" and suffix == "K":
             raise InputError(
-                name, f"{text!r} is ambiguous; write {number}k for thousands or {number}Ki for 1024s"
+                name, f"{shown(text)} is ambiguous; write {number}k for thousands or {number}Ki for 1024s"
             )
         known = ", ".join(key for key in scales if key)
         raise InputError(
-            name, f"{text!r} has no known unit; use one of {known}, or none for {unit or 'a count'}"
+            name, f"{shown(text)} has no known unit; use one of {known}, or none for {unit or 'a count'}"
         )
     value = _exact_product(number, scales[suffix] if suffix else 1.0)
     if not isfinite(value):
-        raise InputError(name, f"{text!r} is too large a number")
+        raise InputError(name, f"{shown(text)} is too large a number")
+    if value == 0 and re.match("[-+.0]*[1-9]", number):
+        raise InputError(name, f"{shown(text)} is too close to 0; write 0 if that is meant")
     return value
 
 
@@ -95,6 +98,15 @@ def display_scale(values: Iterable[float | None], unit: str) -> tuple[float, str
     fitting = [(factor, prefix) for prefix, factor in prefixes.items() if middle >= factor]
     factor, prefix = max(fitting) if fitting else min((factor, prefix) for prefix, factor in prefixes.items())
     return factor, prefix + unit
+
+
+def exact_text(value: float) -> str:
+    """A number as the shortest text that reads back as it, a whole one without a fraction.
+
+    >>> exact_text(0.7), exact_text(2.00000001), exact_text(16384.0)
+    ('0.7', '2.00000001', '16384')
+    """
+    return repr(value).removesuffix(".0")
 
 
 def format_significant(value: float, digits: int = 4) -> str:

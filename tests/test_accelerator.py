@@ -1,4 +1,4 @@
-"""The record of an accelerator: which rate a dtype runs at, what is refused, how it behaves as a value."""
+"""The record of an accelerator: rates by dtype, its names, what is refused, how it behaves as a value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from specmath.accelerator import DTYPE_BYTES, Accelerator, Measurement, Peak, Rates, Source
 from specmath.catalogue import hardware_names, load_hardware
-from specmath.errors import InputError
+from specmath.errors import InputError, UnknownNameError
 
 SHEET = Source(key="sheet", title="a data sheet", kind="vendor")
 SPARSE = "is one of them sparse? Give dense rates"
@@ -136,22 +136,70 @@ def test_the_16_bit_dtype_is_bf16_where_there_is_a_choice(dtypes: str, half: str
     assert part(**peaks(**dict.fromkeys(dtypes.split(), 100e12))).half_dtype == half
 
 
+# ---- the names it is found by
+
+
+@pytest.mark.parametrize("typed", ["h100-sxm", "H100 SXM", "h100_sxm5", " nvidia_h100  80GB-hbm3 "])
+def test_case_spaces_and_dashes_do_not_matter(typed: str) -> None:
+    assert load_hardware(typed).name == "h100-sxm"
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("h100-smx", "unknown hardware 'h100-smx'; nearest: h100-sxm, h100-sxm5, h200-sxm, h200-sxm5"),
+        ("ironwod", "unknown hardware 'ironwod'; nearest: ironwood"),
+        ("abacus", "unknown hardware 'abacus'; `specmath show hardware` lists all"),
+        ("", "unknown hardware ''; `specmath show hardware` lists all"),
+        ("--", "unknown hardware '--'; `specmath show hardware` lists all"),
+        ("x" * 50_000, f"unknown hardware '{'x' * 56}...; `specmath show hardware` lists all"),
+        ("z-" * 25_000, f"unknown hardware '{'z-' * 28}...; `specmath show hardware` lists all"),
+        ("jetson", "unknown hardware 'jetson'; say which: jetson-agx-orin-64gb, jetson-agx-thor"),
+    ],
+)
+def test_an_unknown_name_lists_the_nearest_ones(typed: str, message: str) -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        load_hardware(typed)
+    assert str(caught.value) == message
+
+
+def test_a_word_that_fits_half_the_catalogue_lists_a_dozen() -> None:
+    with pytest.raises(UnknownNameError, match=r"say which: v100-sxm2-32gb, .*, h100-sxm and 21 more$"):
+        load_hardware("nvidia")
+
+
 # ---- what the record refuses
 
 
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"memory_bytes": 0.0}, "memory_bytes: must be a positive, finite number, got 0"),
-        ({"memory_bytes_per_s": NAN}, "memory_bytes_per_s: must be a positive, finite number, got nan"),
-        ({"tdp_w": float("inf")}, "tdp_w: must be a positive, finite number, got inf"),
-        ({"link_bytes_per_s": -1.0}, "link_bytes_per_s: must be a positive, finite number, got -1"),
+        ({"memory_bytes": 0.0}, f"memory_bytes: must be between 1e+06 and 1e+15, got 0; {PREFIX}"),
+        (
+            {"memory_bytes_per_s": NAN},
+            f"memory_bytes_per_s: must be between 1e+06 and 1e+18, got nan; {PREFIX}",
+        ),
+        ({"tdp_w": float("inf")}, "tdp_w: must be between 0.01 and 1e+06, got inf"),
+        ({"link_bytes_per_s": -1.0}, f"link_bytes_per_s: must be between 1e+06 and 1e+18, got -1; {PREFIX}"),
+        ({"memory_bytes": 80}, f"memory_bytes: must be between 1e+06 and 1e+15, got 80; {PREFIX}"),
+        ({"release_year": 10**300}, "release_year: must be between 1980 and 2100, got 1e+300"),
+        ({"compute_units": 10**300}, "compute_units: must be between 1 and 1e+08, got 1e+300"),
+        ({"usd_per_hour": 1e300}, "usd_per_hour: must be between 1e-06 and 1e+06, got 1e+300"),
+        (
+            {"fp16_accumulate_flops_per_s": {"fp16": 1e300}},
+            f"fp16_accumulate_flops_per_s.fp16: must be between 1 and 1e+22, got 1e+300; {PREFIX}",
+        ),
+        ({"title": "x" * 101}, "title: must have at most 100 characters, got 101"),
+        (
+            {"confidence": "x" * 50_000},
+            f"confidence: must be one of high, medium, low, got '{'x' * 56}...",
+        ),
         ({"kind": "toaster"}, "kind: must be one of gpu, cpu, soc, apu, npu, tpu, got 'toaster'"),
         ({"confidence": "sure"}, "confidence: must be one of high, medium, low, got 'sure'"),
         ({"memory_basis": "x"}, "memory_basis: must be one of reported, gib, decimal, assumed, got 'x'"),
         ({"sources": ()}, "sources: must say where the figures come from; name at least one source"),
         (peaks(fp8=1e15), "peak_flops_per_s: must have at least one of bf16, fp16, fp32"),
-        (peaks(bf16=0.0), "peak_flops_per_s.bf16: must be a positive, finite number, got 0"),
+        (peaks(bf16=0.0), f"peak_flops_per_s.bf16: must be between 1 and 1e+22, got 0; {PREFIX}"),
         (
             peaks(int4=8e14),
             f"peak_flops_per_s: must be one of {', '.join(list(DTYPE_BYTES)[:-1])}, got 'int4'",
@@ -177,7 +225,7 @@ def test_what_cannot_be_is_refused_by_name(changes: dict[str, Any], problem: str
     ("figures", "problem"),
     [
         ({}, "measured: gemm has no figure"),
-        ({"flops_per_s": -1.0}, "measured.flops_per_s: must be a positive, finite number, got -1"),
+        ({"flops_per_s": -1.0}, f"measured.flops_per_s: must be between 1 and 1e+22, got -1; {PREFIX}"),
         ({"flops_per_s": 600e12}, "measured: gemm is 1.50 of the peak; one of the two is wrong"),
         (
             {"flops_per_s": 300e12, "best_flops_per_s": 500e12},
@@ -189,6 +237,19 @@ def test_a_measurement_needs_a_figure_below_the_peak(figures: dict[str, Any], pr
     with pytest.raises(InputError) as caught:
         part(measured=(Measurement(what="gemm", source=SHEET, dtype="bf16", **figures),))
     assert str(caught.value) == problem
+
+
+@pytest.mark.parametrize(
+    ("figures", "problem"),
+    [
+        ({"dtype": "fp12", "flops_per_s": 1e14}, "must be one of fp32, tf32, .*, got 'fp12'"),
+        ({"dtype": "fp12", "bytes_per_s": 1e12}, "must be one of fp32, tf32, .*, got 'fp12'"),
+        ({"dtype": "bf16", "flops_per_s": 1e14}, "Round One has no bf16; use fp16"),
+    ],
+)
+def test_the_dtype_of_a_measurement_is_refused_as_such(figures: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InputError, match=f"^measured.dtype: {problem}"):
+        part(**peaks(fp16=400e12), measured=(Measurement(what="compute", source=SHEET, **figures),))
 
 
 def test_an_unknown_kind_of_measurement_or_source_is_refused() -> None:

@@ -200,10 +200,14 @@ def test_a_file_is_written_in_the_format_of_its_ending(call: Call, tmp_path: Pat
         assert "2.43" in path.read_text(encoding="utf-8")
 
 
-def test_the_format_option_overrides_the_ending(call: Call, tmp_path: Path) -> None:
-    path = tmp_path / "rows.txt"
-    call(f"speedup --alpha 0.7 --batch 64 -f csv -o {path}")
+def test_the_format_option_serves_an_ending_that_tells_none(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "rows.out"
+    assert call(f"speedup --alpha 0.7 --batch 64 -f csv -o {path}")[0] == 0
     assert path.read_text(encoding="utf-8").startswith("case,alpha,law,k,batch")
+    status, _, err = call(f"speedup --alpha 0.7 -f json -o {tmp_path / 'x.csv'}")
+    assert (status, list(tmp_path.glob("x.csv"))) == (2, [])
+    assert "--format" in err
+    assert "csv" in err
 
 
 def test_a_dash_is_stdout(call: Call) -> None:
@@ -297,3 +301,59 @@ def test_explain_adds_the_derivation_and_all_assumptions(call: Call) -> None:
     assert "with --explain" in short
     assert "compute_bound: both passes free of bytes" in long
     assert "2.7731 / 1.1406" in long
+
+
+def test_python_dash_m_runs_it() -> None:
+    done = subprocess.run([sys.executable, "-m", "specmath", "--version"], capture_output=True, check=True)
+    assert done.stdout.startswith(b"specmath ")
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "md"])
+def test_an_error_leaves_stdout_empty(call: Call, form: str) -> None:
+    status, out, err = call(f"speedup --alpha 0.7 --context 1 -f {form}")
+    assert (status, out) == (2, "")
+    assert err.count("\n") == 1
+
+
+def test_a_closed_stdout_is_no_traceback() -> None:
+    line = "from specmath.cli import main; main(['tokens', '--alpha', '.7'])"
+    done = subprocess.run(
+        ["sh", "-c", f'exec "{sys.executable}" -c "{line}" >&-'], capture_output=True, check=False
+    )
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_typed_verify_cost_keeps_its_digits(call: Call) -> None:
+    _, out, _ = call("speedup --alpha 0.7 --c 0.1 --verify-cost 1.2 -f json")
+    assert rows_of(out)[0]["verify_cost"] == 1.2
+
+
+def test_a_tree_shallower_than_k_runs_its_draft_for_its_levels_only(call: Call) -> None:
+    tree = "--ranks .6/.2/.1 --tree-branching 3/2"
+    deep = rows_of(call(f"speedup {tree} --k 9 -f json")[1])[0]["speedup"]
+    assert deep == rows_of(call(f"speedup {tree} --k 2 -f json")[1])[0]["speedup"]
+
+
+def test_a_row_does_not_depend_on_its_neighbours(call: Call) -> None:
+    tree = "speedup --ranks .6/.2/.1 --tree-nodes 16 -f json"
+    alone = rows_of(call(f"{tree} --k 4")[1])[0]
+    among = next(row for row in rows_of(call(f"{tree} --k 3:8")[1]) if row["k"] == 4)
+    assert {key: among[key] for key in alone} == alone
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--ranks .6/.2/.1 --tree-nodes 16 --batch 64",
+        "--match-rate .3 --alpha .7 --batch 128",
+        "--alpha .7 --batch 64",
+    ],
+)
+def test_the_derivation_ends_in_the_numbers_of_the_row(call: Call, options: str) -> None:
+    document = json.loads(call(f"speedup {options} --k 4 --explain -f json")[1])
+    row = document["rows"][0]
+    last = document["derivation"][-1]
+    step = row["breakeven_acceptance_length"]
+    assert last == f"S = E / R = {row['acceptance_length']:.4f} / {step:.4f} = {row['speedup']:.4f}"
+    assert f"R = v + c·4 + o = {step:.4f} plain steps" in document["derivation"][-2]
+    assert f"v = {row['verify_cost']:.4f}" in document["derivation"][-2]

@@ -16,7 +16,7 @@ from specmath.crossovers import _edge, _intervals, _wins, find_crossovers
 from specmath.errors import InputError
 from specmath.forecast import forecast_speedup
 from specmath.mixtures import LookupAcceptance
-from specmath.model_catalogue import model_from_counts
+from specmath.model_counts import model_from_counts
 from specmath.roofline_source import roofline_cases
 from specmath.trees import best_tree
 

@@ -38,7 +38,8 @@ def floor_of(module: str) -> int:
 
 
 def modules() -> list[Path]:
-    return sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+    outside = (PACKAGE / "__init__.py", PACKAGE / "__main__.py")
+    return sorted(path for path in PACKAGE.rglob("*.py") if path not in outside)
 
 
 def room_of(path: Path) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from specmath.errors import DataError
+from specmath.errors import AccessError, DataError
 from specmath.hf.reader import read_config
 from specmath.model import ModelShape
-from specmath.model_catalogue import catalogue_entry
+from specmath.model_catalogue import catalogue_entry, load_model
 
 Config = dict[str, Any]
 
@@ -140,3 +142,44 @@ def test_hostile_text(text: str, problem: str) -> None:
         read_config(text, "config.json")
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith("config.json: ")
+
+
+NO_FILE = "is a folder, pipe or device; name a regular file, or - for stdin"
+
+
+def refusal(name: str) -> str:
+    with pytest.raises(AccessError) as caught:
+        load_model(name)
+    return str(caught.value)
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="no /dev here")
+def test_pipes_devices_and_folders_are_not_read(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, json.dumps(LLAMA).encode())  # a good file, so that a reader who takes it does not wait
+    os.close(writing)
+    (tmp_path / "config.json").symlink_to("/dev/zero")
+    (tmp_path / "my.json").mkdir()
+    (tmp_path / "my.json" / "config.json").mkdir()
+    assert refusal(f"/dev/fd/{reading}") == f"/dev/fd/{reading}: {NO_FILE}"
+    assert refusal("/dev/zero") == f"/dev/zero: {NO_FILE}"
+    assert refusal(str(tmp_path)) == f"{tmp_path}/config.json: {NO_FILE}"
+    assert refusal(f"{tmp_path}/my.json") == f"{tmp_path}/my.json/config.json: {NO_FILE}"
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("~nobody-of-this-name/x", "~nobody-of-this-name/x: no such file"),
+        ("./\udcff", r"'\udcff': no such file"),
+        ("./two\nlines", r"'two\nlines': no such file"),
+    ],
+)
+def test_a_path_that_is_no_file_is_named(name: str, problem: str) -> None:
+    assert refusal(name) == problem
+
+
+def test_the_home_folder_may_be_written_as_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load_model("~/config.json").name == tmp_path.name

@@ -14,7 +14,7 @@ from specmath.acceptance import expected_tokens
 from specmath.catalogue import load_hardware
 from specmath.errors import InputError
 from specmath.model import ModelShape
-from specmath.model_catalogue import counts_model
+from specmath.model_counts import counts_model
 from specmath.ratios import lookup_speedup
 from specmath.roofline_source import Roofline, roofline_cases
 from specmath.sources import Ratios

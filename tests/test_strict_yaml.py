@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import yaml
 from hypothesis import given, reject, strategies as st
 
 from specmath.errors import AccessError, DataError, SpecmathError
-from specmath.strict_yaml import MAX_BYTES, MAX_DEPTH, Fields, read_yaml
+from specmath.strict_yaml import MAX_BYTES, MAX_DEPTH, MAX_KEY, MAX_TEXT, Fields, read_yaml
 
 LAUGHS = "a: &a [x, x]\n" + "".join(
     f"{chr(letter)}: &{chr(letter)} [{', '.join([f'*{chr(letter - 1)}'] * 9)}]\n" for letter in range(98, 123)
@@ -47,16 +48,30 @@ HOSTILE = [
     pytest.param("<<: {a: 1}\n", "line 1: merge keys (<<) are not read; write the keys out", id="merge key"),
     pytest.param(
         "a: !!python/object/apply:os.system ['true']\n",
-        "line 1: tags (tag:yaml.org,2002:python/object/apply:os.system) are not read; write the plain value",
+        "line 1: tags ('tag:yaml.org,2002:python/object/apply:os.system') are not read; "
+        "write the plain value",
         id="tag of a python object",
     ),
     pytest.param(
         "a: !!binary aGk=\n",
-        "line 1: tags (tag:yaml.org,2002:binary) are not read; write the plain value",
+        "line 1: tags ('tag:yaml.org,2002:binary') are not read; write the plain value",
         id="tag of a standard type",
     ),
     pytest.param(
-        "!mine {a: 1}\n", "line 1: tags (!mine) are not read; write the plain value", id="tag of one's own"
+        "!mine {a: 1}\n", "line 1: tags ('!mine') are not read; write the plain value", id="tag of one's own"
+    ),
+    pytest.param(
+        f"!{'x' * 50_000} a\n",
+        f"line 1: tags ('!{'x' * 55}...) are not read; write the plain value",
+        id="long tag",
+    ),
+    pytest.param(
+        "!a%0Ab c\n", r"line 1: tags ('!a\nb') are not read; write the plain value", id="broken tag"
+    ),
+    pytest.param(
+        "k" * (MAX_KEY + 1) + ": 1\n",
+        f"line 1: a key must have at most {MAX_KEY} characters, got {MAX_KEY + 1}",
+        id="long key",
     ),
     pytest.param("? [a]\n: 1\n", "line 1: a key must be a text of printable characters", id="list as key"),
     pytest.param('"a\\tb": 1\n', "line 1: a key must be a text of printable characters", id="tab in a key"),
@@ -98,7 +113,9 @@ HOSTILE = [
     pytest.param(
         b"\x89PNG\r\n\x1a\n" + bytes(40), "line 1: is not UTF-8; save the file as UTF-8", id="picture"
     ),
-    pytest.param("a: 1 #" + "x" * MAX_BYTES, "is larger than 4 MB", id="too large"),
+    pytest.param(
+        "a: 1 #" + "x" * MAX_BYTES, "is larger than 1 MiB; split it into several files", id="too large"
+    ),
 ]
 
 
@@ -141,8 +158,58 @@ def test_both_parsers_read_the_packaged_catalogue_alike(
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(AccessError) as caught:
         read_yaml(tmp_path / name)
-    problem = "is a directory" if name == "." else "no such file or directory"
+    problem = "is a directory; name a regular file" if name == "." else "no such file or directory"
     assert str(caught.value) == f"{tmp_path / name}: cannot be read: {problem}"
+
+
+PIPE_OR_DEVICE = "cannot be read: is a pipe or device; name a regular file"
+
+
+def a_pipe() -> Path:
+    """A pipe that holds a good file, so that a reader who takes it does not wait."""
+    reading, writing = os.pipe()
+    os.write(writing, b"a: 1\n")
+    os.close(writing)
+    return Path(f"/dev/fd/{reading}")
+
+
+needs_devices = pytest.mark.skipif(not Path("/dev/fd").exists(), reason="no /dev here")
+
+
+@needs_devices
+def test_pipes_and_devices_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    for path in (Path("/dev/null"), Path("/dev/zero"), tmp_path / "zero", a_pipe()):
+        with pytest.raises(AccessError) as caught:
+            read_yaml(path)
+        assert str(caught.value) == f"{path}: {PIPE_OR_DEVICE}"
+
+
+@needs_devices
+def test_a_pipe_that_takes_the_place_of_the_file_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "fifo").symlink_to(a_pipe())
+    regular = Path(__file__).stat()
+    monkeypatch.setattr(Path, "stat", lambda _: regular)
+    with pytest.raises(AccessError, match=PIPE_OR_DEVICE):
+        read_yaml(tmp_path / "fifo")
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [("", "."), ("\udcff", r"'\udcff'"), ("two\nlines", r"'two\nlines'"), ("a\0b", r"'a\x00b'")],
+)
+def test_a_path_is_named_so_that_it_can_be_read(name: str, where: str) -> None:
+    with pytest.raises(AccessError) as caught:
+        read_yaml(Path(name))
+    assert str(caught.value).startswith(f"{where}: cannot be read: ")
+
+
+def test_a_path_of_any_length_leaves_room_for_the_problem(tmp_path: Path) -> None:
+    with pytest.raises(AccessError, match=r"^\.\.\..*/long/x: cannot be read: file name too long$") as caught:
+        read_yaml(tmp_path / ("long/" * 10_000) / "x")
+    assert len(str(caught.value)) < 400
 
 
 def test_a_byte_order_mark_and_windows_line_ends_are_fine(tmp_path: Path) -> None:
@@ -193,6 +260,12 @@ def test_a_number_or_quantity_is_read_in_base_units(
         ("2026-11", "'2026-11' has no known unit"),
         ("9.0e+999", "must be finite, got 9.0e+999"),
         ("{}", "must be a number, got a mapping"),
+        ("８０", "'８０' is not a number"),
+        ("٨٠", "'٨٠' is not a number"),
+        ("8０", "'8０' has no known unit"),
+        ("1.5e+1２", "'1.5e+1２' has no known unit"),
+        ("0" * 50_000, f"must be a number, got '{'0' * 56}..."),
+        ("[" + "0" * 50_000 + "]", "must be a number, got a list"),
     ],
 )
 def test_what_only_looks_like_a_number_is_refused_with_the_right_spelling(
@@ -231,6 +304,21 @@ def test_a_text_is_what_was_written_on_one_line(tmp_path: Path) -> None:
     assert [fields.text(key) for key in "abcdf"] == ["2026-11", "yes", "x y", "two lines", "~"]
     assert fields.optional_text("e") is None
     assert (list(fields), len(fields), "e" in fields) == (["a", "b", "c", "d", "f"], 5, False)
+
+
+@pytest.mark.parametrize("date", ["２０２６-11", "2026-1", "26-11", "2026-11-31x", "2026-13"])
+def test_a_date_is_written_in_ascii_digits(tmp_path: Path, date: str) -> None:
+    with pytest.raises(DataError, match=f"a: must be a date like 2026-11 or 2026-11-30, got '{date}'$"):
+        read(tmp_path, f"a: {date}\n").optional_date("a")
+    assert read(tmp_path, "a: 2026-11-30\n").optional_date("a") == "2026-11-30"
+
+
+def test_a_text_ends_somewhere(tmp_path: Path) -> None:
+    assert read(tmp_path, f"a: {'x' * MAX_TEXT}\n").text("a") == "x" * MAX_TEXT
+    with pytest.raises(DataError, match=f"a: must have at most {MAX_TEXT} characters, got {MAX_TEXT + 1}$"):
+        read(tmp_path, f"a: {'x' * (MAX_TEXT + 1)}\n").text("a")
+    with pytest.raises(DataError, match=r"must be a mapping of keys to values, got 'x{56}\.\.\.$"):
+        read(tmp_path, f"a: {'x' * MAX_TEXT}\n").section("a")
 
 
 def test_mappings_are_merged_key_by_key_and_lists_replaced(tmp_path: Path) -> None:

@@ -8,21 +8,28 @@ from __future__ import annotations
 
 import gc
 import io
+import os
+import signal
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it: 128 + SIGINT."""
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its status."""
     gc.set_threshold(50_000)  # imports leave no cycles behind; looking for them takes 4 % of start-up
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8")  # α and µs in an ASCII locale
-    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):  # so that half-written files are cleared away before the process ends
+            signal.signal(getattr(signal, name), lambda number, _: sys.exit(128 + number))
+    try:
+        sys.stdout, sys.stderr = (_utf8(stream) for stream in (sys.stdout, sys.stderr))
+        status = run(list(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    sys.exit(status)
 
 
 def run(arguments: list[str]) -> int:
@@ -35,45 +42,68 @@ def run(arguments: list[str]) -> int:
     # The base of all usage errors, in click and in the copy of click that newer typers carry.
     usage_error: Any = typer.BadParameter.__mro__[2]
     command: Any = typer.main.get_command(app)
+    defaults: dict[str, Any] = {}
     try:
         defaults = _defaults(command, arguments)
         status = command.main(arguments, prog_name="specmath", standalone_mode=False, default_map=defaults)
-    except (SpecmathError, usage_error, typer.Abort, KeyboardInterrupt) as error:
+    except (SpecmathError, usage_error, typer.Abort, KeyboardInterrupt, MemoryError, OSError) as error:
         if "--debug" in arguments:
             raise
-        message, status = _one_line(error)
-        sys.stderr.write(f"specmath: error: {message}\n")
+        message, status = _one_line(error, next(iter(defaults.values()), {}))
+        _say(f"specmath: error: {message}")
     return status if isinstance(status, int) else 0
+
+
+def _utf8(stream: Any) -> Any:
+    """The stream, able to say α and µs in an ASCII locale; a closed one leads nowhere."""
+    if stream is None:
+        return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123 - lives as long as the process
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(encoding="utf-8")
+    return stream
 
 
 def _defaults(command: Any, arguments: list[str]) -> dict[str, Any]:
     """What a `specmath.toml` sets for the command that is about to run; said on stderr."""
-    from specmath.cli.defaults import FILE, project_defaults
+    from specmath.cli.defaults import FILE, Command, project_defaults
 
     name = next(iter(arguments), "")
     leaves = {key: leaf for key, leaf in command.commands.items() if not hasattr(leaf, "commands")}
     if name not in leaves or {"-h", "--help"} & set(arguments):
         return {}
-    options = {key: [parameter.name for parameter in leaf.params] for key, leaf in leaves.items()}
-    values = project_defaults(name, options, arguments)
+    commands = {key: Command.of(leaf.params) for key, leaf in leaves.items()}
+    values = project_defaults(name, commands, arguments)
     if values:
-        told = ", ".join(f"{key.replace('_', '-')} = {value}" for key, value in values.items())
-        sys.stderr.write(f"specmath: defaults from {FILE}: {told}\n")
+        shown = {key: "true" if value is True else str(value) for key, value in values.items()}
+        told = ", ".join(f"{key.replace('_', '-')} = {value}" for key, value in shown.items())
+        _say(f"specmath: defaults from {FILE}: {told}")
     return {name: values}
 
 
-def _one_line(error: BaseException) -> tuple[str, int]:
-    """What an error says in one line, and its exit status."""
-    from specmath.cli.inputs import option
+def _one_line(error: BaseException, defaults: dict[str, Any]) -> tuple[str, int]:
+    """What an error says, and its exit status; a fault that `specmath.toml` brought in is the file's."""
+    from specmath.cli.inputs import option, parameter
     from specmath.errors import InputError, SpecmathError
-    from specmath.exporters.text import printable
 
     if isinstance(error, InputError):
-        message, status = f"{option(error.name)}: {error.problem}", error.exit_code
-    elif isinstance(error, SpecmathError):
-        message, status = str(error), error.exit_code
-    elif hasattr(error, "format_message"):
-        message, status = error.format_message() or "name one of the commands listed above", 2
-    else:
-        message, status = "interrupted", INTERRUPTED
-    return printable(" ".join(message.split())), status
+        told = f"{option(error.name)}: {error.problem}"
+        return (f"specmath.toml: {told}", 1) if parameter(error.name) in defaults else (told, error.exit_code)
+    if isinstance(error, SpecmathError):
+        return str(error), error.exit_code
+    if hasattr(error, "format_message"):
+        return error.format_message() or "name one of the commands listed above", 2
+    if isinstance(error, MemoryError):
+        return "out of memory; ask for fewer values at once", 1
+    if isinstance(error, OSError):
+        return f"{error.filename or 'output'}: {error.strerror or error}", 1
+    return "interrupted", INTERRUPTED
+
+
+def _say(line: str) -> None:
+    """One line on stderr, harmless whatever a file put into it."""
+    from contextlib import suppress
+
+    from specmath.exporters.text import printable
+
+    with suppress(OSError):
+        sys.stderr.write(printable(" ".join(line.split())) + "\n")

@@ -12,30 +12,58 @@ options that it excludes with it: `--rates` on the command line drops an `alpha`
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from specmath.cli.options import LAWS, DeviceOptions, PairOptions, RatioOptions
+from specmath.cli.options import LAWS, REFINEMENTS, DeviceOptions, PairOptions, RatioOptions
 from specmath.errors import AccessError, DataError
 
 FILE = Path("specmath.toml")
+MAX_BYTES = 65_536
 
-_RATIOS = ["c", *(field.name for field in fields(RatioOptions))]  # `--c` is short for --draft-cost
-_HARDWARE = [field.name for options in (DeviceOptions, PairOptions) for field in fields(options)]
-_DROPS = ((LAWS, LAWS), (_RATIOS, _HARDWARE), (_HARDWARE, _RATIOS))
+_RATIOS = tuple(field.name for field in fields(RatioOptions))
+_HARDWARE = tuple(field.name for options in (DeviceOptions, PairOptions) for field in fields(options))
+_DROPS = (
+    (LAWS, (*LAWS, *REFINEMENTS)),
+    (_RATIOS, _HARDWARE),
+    (_HARDWARE, _RATIOS),
+    (("draft",), ("match_rate",)),
+    (("match_rate",), ("draft", "draft_tp")),
+)
 """What is typed of the first drops the second from the defaults."""
+_NEVER = ("debug", "version", "help")
+"""Options that are no defaults."""
 
 
-def project_defaults(
-    command: str, options: Mapping[str, Collection[str]], typed: Sequence[str]
-) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What a command takes: parameter names by option, and which of them are switches."""
+
+    names: Mapping[str, str]
+    switches: frozenset[str]
+
+    @classmethod
+    def of(cls, parameters: Sequence[Any]) -> Command:
+        """From the parameters of the command line."""
+        known = [parameter for parameter in parameters if parameter.name not in _NEVER]
+        names = {option: parameter.name for parameter in known for option in parameter.opts}
+        switches = (parameter.name for parameter in known if getattr(parameter, "is_flag", False))
+        return cls(names, frozenset(switches))
+
+    def parameter(self, key: str) -> str | None:
+        """The parameter that a key of the file means."""
+        return self.names.get(f"--{key.replace('_', '-')}")
+
+
+def project_defaults(command: str, commands: Mapping[str, Command], typed: Sequence[str]) -> dict[str, Any]:
     """The defaults that `specmath.toml` sets for one command, after the command line has had its say.
 
     Args:
         command: The command that runs.
-        options: Parameter names by command, to know the keys of the file by.
+        commands: What each command takes, to know the keys of the file by.
         typed: The words of the command line.
 
     Returns:
@@ -45,55 +73,71 @@ def project_defaults(
         AccessError: if the file cannot be read.
         DataError: for what is no TOML, a key that no command has, or a value that is none of an option.
     """
-    if not FILE.exists():
+    if not (FILE.exists() or FILE.is_symlink()):
         return {}
-    shared, tables = _read(options)
-    values = {key: value for key, value in shared.items() if key in options[command]}
-    values |= tables.get(command, {})
-    given = {
-        word.split("=")[0].removeprefix("--").replace("-", "_") for word in typed if word.startswith("--")
-    }
+    shared, tables = _read(commands)
+    own = commands[command]
+    # A crossover has the ratio options only to refuse them with a reason.
+    refused = _RATIOS if command == "crossover" else ()
+    values = {own.parameter(key): value for key, value in shared.items() if own.parameter(key) not in refused}
+    values |= {own.parameter(key): value for key, value in tables.get(command, {}).items()}
+    given = {own.names.get(word.split("=")[0]) for word in typed}
     dropped = {name for rivals, losers in _DROPS if given & set(rivals) for name in losers} | given
-    return {name: value for name, value in values.items() if name not in dropped}
+    return {name: value for name, value in values.items() if name is not None and name not in dropped}
 
 
-def _read(options: Mapping[str, Collection[str]]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+def _read(commands: Mapping[str, Command]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """The file's values for all commands and for each, checked."""
+    document = _document()
+    tables = {name: table for name, table in document.items() if isinstance(table, dict)}
+    for name in tables:
+        if name not in commands:
+            raise _unknown("command", name, commands)
+    shared = {key: value for key, value in document.items() if key not in tables}
+    _check(shared, list(commands.values()))
+    for name, table in tables.items():
+        _check(table, [commands[name]])
+    return _as_typed(shared), {name: _as_typed(table) for name, table in tables.items()}
+
+
+def _document() -> dict[str, Any]:
     import tomllib
 
     try:
-        document = tomllib.loads(FILE.read_text(encoding="utf-8"))
+        if not stat.S_ISREG(FILE.stat().st_mode):
+            raise AccessError(str(FILE), "is no regular file")
+        if FILE.stat().st_size > MAX_BYTES:
+            raise DataError(str(FILE), f"is larger than {MAX_BYTES // 1024} kB")
+        return tomllib.loads(FILE.read_text(encoding="utf-8"))
     except OSError as error:
         raise AccessError(str(FILE), (error.strerror or str(error)).lower()) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except RecursionError as error:
+        raise DataError(str(FILE), "is nested too deeply") from error
+    except ValueError as error:  # TOML, UTF-8 and numbers too long to be read
         raise DataError(str(FILE), f"is not TOML: {str(error).splitlines()[0]}") from error
-    tables = {name: table for name, table in document.items() if isinstance(table, dict)}
-    for name in tables:
-        _require_known("command", name, options)
-    shared = {key: value for key, value in document.items() if key not in tables}
-    everywhere = {name for names in options.values() for name in names}
-    return _values(shared, everywhere), {
-        name: _values(table, options[name]) for name, table in tables.items()
-    }
 
 
-def _values(table: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
+def _check(table: Mapping[str, Any], commands: Sequence[Command]) -> None:
     for key, value in table.items():
-        name = key.replace("-", "_")
-        _require_known("option", name, known)
+        names = {command.parameter(key) for command in commands} - {None}
+        if not names:
+            known = [option.removeprefix("--") for command in commands for option in command.names]
+            raise _unknown("option", key, known)
+        switch = any(name in command.switches for command in commands for name in names)
+        if switch is not isinstance(value, bool):
+            wanted = "true or false" if switch else "a text or a number"
+            raise DataError(str(FILE), f"{key}: must be {wanted}, as typed after --{key}")
         if not isinstance(value, bool | int | float | str):
-            raise DataError(
-                str(FILE), f"{key}: must be a text, a number or true/false, as typed after --{key}"
-            )
-        values[name] = value if isinstance(value, bool) else str(value)
-    return values
+            raise DataError(str(FILE), f"{key}: must be a text or a number, as typed after --{key}")
 
 
-def _require_known(kind: str, name: str, known: Collection[str]) -> None:
-    if name not in known:
-        from difflib import get_close_matches
+def _as_typed(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value if isinstance(value, bool) else str(value) for key, value in table.items()}
 
-        nearest = [word.replace("_", "-") for word in get_close_matches(name, list(known), n=3)]
-        hint = f"; nearest: {', '.join(nearest)}" if nearest else ""
-        raise DataError(str(FILE), f"unknown {kind} {name.replace('_', '-')!r}{hint}")
+
+def _unknown(kind: str, name: str, known: Collection[str]) -> DataError:
+    from difflib import get_close_matches
+
+    nearest = get_close_matches(name, list(dict.fromkeys(known)), n=3)
+    hint = f"; nearest: {', '.join(nearest)}" if nearest else ""
+    return DataError(str(FILE), f"unknown {kind} {name!r}{hint}")

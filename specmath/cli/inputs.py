@@ -18,7 +18,14 @@ from specmath.acceptance_axis import AcceptanceAxis
 from specmath.axes import parse_axis, parse_linear, parse_record, parse_vector
 from specmath.catalogue import load_hardware
 from specmath.checks import require_count, require_range
-from specmath.cli.options import LAWS, AcceptanceOptions, DeviceOptions, PairOptions, RatioOptions
+from specmath.cli.options import (
+    LAWS,
+    REFINEMENTS,
+    AcceptanceOptions,
+    DeviceOptions,
+    PairOptions,
+    RatioOptions,
+)
 from specmath.errors import InputError
 from specmath.execution import IDEAL, Efficiency, Layout
 from specmath.laws import AcceptanceLaw
@@ -37,23 +44,32 @@ _OPTION_OF = {
     "branching": "tree_branching",
     "contexts": "alpha_at",
     "depth_limit": "k",
-    "kind": "rates_kind",
     "nodes": "tree_nodes",
     "path": "output",
 }
 """Option behind a parameter of the library, where the two names differ."""
 
 
+def parameter(name: str) -> str:
+    """The command line's name of a parameter of the library."""
+    return _OPTION_OF.get(name, name)
+
+
 def option(name: str) -> str:
     """The option that sets a parameter of the library: `--draft-cost` for `draft_cost`."""
-    return "--" + _OPTION_OF.get(name, name).replace("_", "-")
+    return "--" + parameter(name).replace("_", "-")
+
+
+def given_or(value: str | None, default: str) -> str:
+    """What was typed, an empty text too, else the default."""
+    return default if value is None else value
 
 
 def draft_lengths(k: str | None, rates: str | None) -> list[int]:
     """The draft lengths typed; by default 4, or as many as there are rates."""
     if k is None and rates is not None and "," not in rates:
         return [len(parse_vector("rates", rates))]
-    return parse_axis("k", k or "4", whole=True)
+    return parse_axis("k", given_or(k, "4"), whole=True)
 
 
 def only_one(given: dict[str, str | None], wanted: str) -> str:
@@ -96,12 +112,12 @@ def step_time_cases(
         raise InputError(strays[0], f"excludes {option(_given(ratios)[0])}; give ratios or hardware")
     if ratios.draft_cost is None and acceptance.match_rate is None:
         raise InputError("draft_cost", "is missing; with typed ratios give the cost of one draft pass")
-    verify_cost, verify_slope = parse_linear("verify_cost", ratios.verify_cost or "1")
+    verify_cost, verify_slope = parse_linear("verify_cost", given_or(ratios.verify_cost, "1"))
     source = Ratios(
-        draft_cost=parse_number("draft_cost", ratios.draft_cost or "0"),
+        draft_cost=parse_number("draft_cost", given_or(ratios.draft_cost, "0")),
         verify_cost=verify_cost,
         verify_slope=verify_slope,
-        overhead=parse_number("overhead", ratios.overhead or "0"),
+        overhead=parse_number("overhead", given_or(ratios.overhead, "0")),
         match_rate=match_rate(acceptance),
     )
     return (source,)
@@ -125,10 +141,10 @@ def roofline(
     lookup = acceptance.match_rate is not None
     if lookup and pair.draft is not None:
         raise InputError("draft", "excludes --match-rate: a lookup draft runs no model")
-    target = model("target", pair.target or DEFAULT_TARGET, device)
+    target = model("target", given_or(pair.target, DEFAULT_TARGET), device)
     if not lookup and pair.draft is None and target.n_layers:
         raise InputError("draft", f"is missing: name the draft of {target.name}, or give --match-rate")
-    draft = None if lookup else model("draft", pair.draft or DEFAULT_DRAFT, device)
+    draft = None if lookup else model("draft", given_or(pair.draft, DEFAULT_DRAFT), device)
     return roofline_cases(
         accelerator(device),
         target,
@@ -143,7 +159,7 @@ def roofline(
 
 def accelerator(device: DeviceOptions) -> Accelerator:
     """The accelerator of the options."""
-    return load_hardware(device.hardware or DEFAULT_HARDWARE, hardware_file=device.hardware_file)
+    return load_hardware(given_or(device.hardware, DEFAULT_HARDWARE), hardware_file=device.hardware_file)
 
 
 def layout(device: DeviceOptions) -> Layout:
@@ -225,7 +241,7 @@ def _given(options: DeviceOptions | PairOptions | RatioOptions) -> list[str]:
 
 def _refuse_strays(options: AcceptanceOptions, kind: str) -> None:
     """Options that refine one law say nothing about another."""
-    for name, law in {"tree_nodes": "ranks", "tree_branching": "ranks", "rates_kind": "rates"}.items():
+    for name, law in REFINEMENTS.items():
         if kind != law and getattr(options, name) is not None:
             raise InputError(name, f"belongs to {option(law)}, which was not given")
 
@@ -255,7 +271,9 @@ def _from_ratio(text: str, options: AcceptanceOptions, k: list[int]) -> list[Acc
 
 
 def _positions(text: str, options: AcceptanceOptions, k: list[int]) -> list[AcceptanceLaw]:
-    kind: Any = options.rates_kind or "conditional"  # the law itself refuses what is neither of the two
+    kind: Any = given_or(options.rates_kind, "conditional")
+    if kind not in ("conditional", "survival"):
+        raise InputError("rates_kind", f"must be conditional or survival, got {kind!r}")
     return [PositionAcceptance(parse_vector("rates", rates), kind=kind) for rates in text.split(",")]
 
 

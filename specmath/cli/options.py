@@ -39,6 +39,8 @@ def model_completion(incomplete: str) -> list[str]:
 
 LAWS = ("alpha", "acceptance_length", "accepted_over_drafted", "rates", "beta", "ranks", "alpha_at")
 """Options that name the acceptance law; they exclude each other."""
+REFINEMENTS = {"tree_nodes": "ranks", "tree_branching": "ranks", "rates_kind": "rates"}
+"""Options that say something about one law only, and that law."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

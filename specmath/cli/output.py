@@ -8,7 +8,7 @@ import sys
 from specmath.cli.options import OutputOptions
 from specmath.errors import AccessError, InputError
 from specmath.results import Result
-from specmath.tables import FORMATS, format_of, notes, save, write
+from specmath.tables import FORMATS, chosen_format, notes, save, write
 
 DATA_ONLY = ("csv", "latex")
 """Formats that hold rows alone; assumptions and warnings go to stderr."""
@@ -22,7 +22,7 @@ def emit(result: Result, options: OutputOptions) -> None:
         form = options.format or ("table" if sys.stdout.isatty() else "md")
         _to_stdout(result, form, options.explain)
     else:
-        form = options.format or format_of(options.output)
+        form = chosen_format(options.output, options.format)
         save(result, options.output, form, explain=options.explain)
     if form in DATA_ONLY:
         for line in notes(result, explain=options.explain):

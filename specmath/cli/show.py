@@ -13,6 +13,7 @@ from specmath.cli.options import (
     model_completion,
     with_options,
 )
+from specmath.errors import InputError
 
 show = typer.Typer(no_args_is_help=True, help="What is in the catalogue?")
 
@@ -42,6 +43,8 @@ def hardware(
 
     if name is None:
         emit(list_hardware(vendor=vendor, kind=kind, hardware_file=hardware_file), output)
+    elif strays := [word for word, value in {"vendor": vendor, "kind": kind}.items() if value is not None]:
+        raise InputError(strays[0], "filters the list; leave it out beside a NAME")
     else:
         emit(hardware_sheet(load_hardware(name, hardware_file=hardware_file)), output)
 
@@ -84,6 +87,8 @@ def model(
     if name is None:
         emit(list_models(match, drafts=drafts), output)
         return
+    if strays := [word for word, value in {"match": match, "drafts": drafts}.items() if value is not None]:
+        raise InputError(strays[0], "filters the list; leave it out beside a MODEL")
     formats = DeviceOptions(dtype=dtype, quantization=quantization, kv_cache_dtype=kv_cache_dtype)
     emit(model_sheet(named_model("target", name, formats)), output)
 

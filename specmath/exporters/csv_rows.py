@@ -14,11 +14,14 @@ _NEEDS_QUOTES: Final = re.compile(r'[,"]|^\s|\s$|^$')
 
 def write(result: Result, stream: TextIO, explain: bool = False) -> None:
     """All rows. Notes have no place in a CSV; `specmath.tables.notes` gives them."""
+    chunks = result.chunks()
+    chunk = next(chunks, None)  # before the header: where it fails, nothing is written
     stream.write(",".join(map(_cell, result.keys)) + "\r\n")
-    for chunk in result.chunks():
-        columns = [encoded(chunk[key], _cell) for key in result.keys]
+    while chunk is not None:
+        columns = [encoded(chunk[key], _cell, "/".join) for key in result.keys]
         # A row of one empty cell is quoted: readers skip blank lines.
         stream.writelines((row or '""') + "\r\n" for row in map(",".join, zip(*columns, strict=True)))
+        chunk = next(chunks, None)
 
 
 def _cell(value: Cell) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any, Final, TextIO
 
 from specmath import __version__
@@ -16,17 +17,18 @@ _UNSAFE: Final = re.compile(r"[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\
 
 def write(result: Result, stream: TextIO, explain: bool = False) -> None:
     """`heading` and, last, `rows`: base units, full precision, null where a value does not exist."""
-    stream.write("{\n")
-    for key, value in heading(result, explain).items():
-        stream.write(f"  {_text(key)}: {_text(value)},\n")
-    stream.write('  "rows": [')
+    chunks = result.chunks()
+    head = [f"  {_text(key)}: {_text(value)},\n" for key, value in heading(result, explain).items()]
+    chunk = next(chunks, None)  # before the head: where it fails, nothing is written
+    stream.writelines(["{\n", *head, '  "rows": ['])
     row_of = "    {" + ", ".join(_text(key).replace("%", "%%") + ": %s" for key in result.keys) + "}"
     separator = "\n"
-    for chunk in result.chunks():
-        columns = [encoded(chunk[key], _text) for key in result.keys]
+    while chunk is not None:
+        columns = [encoded(chunk[key], _text, _list) for key in result.keys]
         for row in map(row_of.__mod__, zip(*columns, strict=True)):
             stream.write(separator + row)
             separator = ",\n"
+        chunk = next(chunks, None)
     stream.write("\n  ]\n}\n" if separator != "\n" else "]\n}\n")
 
 
@@ -43,6 +45,10 @@ def heading(result: Result, explain: bool = False) -> dict[str, Any]:
         "warnings": warnings,
         **derivation,
     }
+
+
+def _list(texts: Iterable[str]) -> str:
+    return f"[{', '.join(texts)}]"
 
 
 def _text(value: Cell | dict[str, Any]) -> str:

@@ -9,8 +9,10 @@ Importing this module imports rich.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from shutil import get_terminal_size
 from typing import Final, TextIO
 
 from rich.cells import chop_cells
@@ -41,7 +43,11 @@ class _Laid:
 def write(result: Result, stream: TextIO, explain: bool = False) -> None:
     """Verdict, table, notes. Colour and width are the terminal's; `NO_COLOR` and `TERM=dumb` are heeded."""
     # With NO_COLOR rich leaves out colours, but not bold and dim; without a colour system it leaves out all.
-    console = Console(file=stream, color_system=None if os.environ.get("NO_COLOR") else "auto")
+    # FORCE_COLOR is for a pager behind stdout, not for the files that are written meanwhile.
+    plain = os.environ.get("NO_COLOR") or not (stream.isatty() or stream is sys.stdout)
+    console = Console(file=stream, color_system=None if plain else "auto")
+    if console.width < 1:  # COLUMNS=0 says that nobody knows
+        console.width = get_terminal_size().columns
     show(result, console, explain, fit=stream.isatty())
 
 
@@ -49,20 +55,22 @@ def show(result: Result, console: Console, explain: bool = False, *, fit: bool =
     """The same on a given console: within its width, or with `fit` off as wide as the text is."""
     columns = [_laid(column) for column in readable_columns(result)]
     shown = _fitted(columns, console.width) if fit else columns
+    head, *rows = _lines(shown)
+    verdict, notes = result.verdict, notes_of(result, explain)  # whatever may fail, before the first line
+    steps = derivation_of(result) if explain else []
 
     def say(text: str, style: str = "", wrap: bool = fit) -> None:
         console.print(Text(text, style), soft_wrap=not wrap)
 
-    if result.verdict:
-        say(printable(result.verdict) + "\n", _verdict_style(result.verdict))
-    head, *rows = _lines(shown)
+    if verdict:
+        say(printable(verdict) + "\n", _verdict_style(verdict))
     say(head, "bold", wrap=False)
     say("\n".join(["─" * _total(shown), *rows, ""]), wrap=False)
     if len(shown) < len(columns):
         say(_left_out(columns, shown), "dim")
-    for note in notes_of(result, explain):
+    for note in notes:
         say(f"{note.kind}: {note.text}", _NOTE_STYLES[note.kind])
-    if explain and (steps := derivation_of(result)):
+    if steps:
         say("\nDerivation of the first row:\n  " + "\n  ".join(steps))
 
 

@@ -11,10 +11,10 @@ import json
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from stat import S_ISDIR
+from stat import S_ISDIR, S_ISREG
 from typing import Any, Final
 
-from specmath.errors import AccessError, DataError
+from specmath.errors import AccessError, DataError, shown_path
 
 MAX_BYTES: Final = 32 * 2**20
 """Largest file read; the longest known quantisation list takes some 6 MB."""
@@ -38,20 +38,21 @@ _SIBLING: Final = "hf_quant_config.json"
 
 
 def read_text(path: Path) -> str:
-    """The text of a file of at most MAX_BYTES. Raises AccessError or DataError, one line each."""
+    """The text of a regular file of at most MAX_BYTES. Raises AccessError or DataError, one line each."""
+    where = shown_path(path)
     try:
+        if not S_ISREG(path.stat().st_mode):  # a pipe may keep its reader waiting for ever
+            raise AccessError(where, "is a folder, pipe or device; name a regular file, or - for stdin")
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise AccessError(str(path), (error.strerror or "cannot be read").lower()) from error
+        raise AccessError(where, (error.strerror or "cannot be read").lower()) from error
     if len(content) > MAX_BYTES:
-        raise DataError(
-            str(path), f"is larger than {MAX_BYTES // 2**20} MiB; a config.json is a few kilobytes"
-        )
+        raise DataError(where, f"is larger than {MAX_BYTES // 2**20} MiB; a config.json is a few kilobytes")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DataError(str(path), "is no text; expected a config.json") from error
+        raise DataError(where, "is no text; expected a config.json") from error
 
 
 def config_file(path: Path) -> Path:
@@ -61,9 +62,10 @@ def config_file(path: Path) -> Path:
         inside.stat()
     except FileNotFoundError as error:
         problem = "the folder holds no config.json" if path.is_dir() else "no such file"
-        raise AccessError(str(path), problem) from error
+        raise AccessError(shown_path(path), problem) from error
     except (OSError, ValueError) as error:  # a loop of links, a name too long, a NUL in it
-        raise AccessError(str(path), (getattr(error, "strerror", None) or str(error)).lower()) from error
+        problem = getattr(error, "strerror", None) or str(error)
+        raise AccessError(shown_path(path), problem.lower()) from error
     return inside
 
 
