@@ -199,8 +199,14 @@ def test_blocks_of_a_long_array_join_without_a_seam() -> None:
             id="k array",
         ),
         pytest.param(lambda: acceptance_ceiling(-0.1), "alpha: ", id="ceiling"),
-        pytest.param(lambda: beta_expected_tokens(0, 1, 3), "a: must be above 0, got 0", id="a"),
-        pytest.param(lambda: BetaAcceptance(1.0, -2.0), "b: must be above 0, got -2", id="b"),
+        pytest.param(
+            lambda: beta_expected_tokens(0, 1, 3), r"a: must be above 0 and at most 1e\+12, got 0", id="a"
+        ),
+        pytest.param(
+            lambda: BetaAcceptance(1.0, -2.0), r"b: must be above 0 and at most 1e\+12, got -2", id="b"
+        ),
+        pytest.param(lambda: BetaAcceptance(1e308, 1e308), r"a: .* at most 1e\+12, got 1e\+308", id="a huge"),
+        pytest.param(lambda: beta_expected_tokens(1, [1, 2e12], 4), r"b: .*got 2e\+12", id="b of an array"),
         pytest.param(lambda: PositionAcceptance([0.5, 1.5]), "rates: must be between 0 and 1", id="rate"),  # type: ignore[arg-type]
         pytest.param(lambda: PositionAcceptance([[0.5]]), "rates: must be a flat list", id="nested rates"),  # type: ignore[arg-type]
         pytest.param(lambda: PositionAcceptance(()), "rates: is empty", id="no rates"),
@@ -277,6 +283,17 @@ def test_beta_tends_to_the_constant_law(alpha: float) -> None:
     errors = np.abs(mixed / expected_tokens(alpha, 8) - 1).tolist()
     for wide, narrow in pairwise(errors):
         assert narrow == pytest.approx(wide / 100, rel=0.2)  # as the variance of Beta(a, b) does
+
+
+@pytest.mark.parametrize("a", [5e-324, 1e-12, 1.0, 1e12])
+@pytest.mark.parametrize("b", [5e-324, 1e-12, 1 + 2**-52, 1e12])
+def test_beta_at_the_ends_of_its_parameters(a: float, b: float) -> None:
+    steps = [(Fraction(a) + j) / (Fraction(a) + Fraction(b) + j) for j in range(4)]
+    mean, _ = exact_moments(list(accumulate(steps, mul)))
+    law = BetaAcceptance(a, b)
+    assert law.acceptance_length(4) == pytest.approx(float(1 + mean), rel=EXACT)
+    assert law.accepted_pmf(4).sum() == pytest.approx(1, rel=EXACT)
+    assert law.ceiling() == (1 + a / (b - 1) if b > 1 else np.inf)
 
 
 def test_beta_ceiling() -> None:

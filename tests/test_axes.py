@@ -75,6 +75,9 @@ def test_whole_axis_gives_ints() -> None:
         ("1:1e300:1", "more than 10,000,000"),
         ("1:10:x1.0000000001", "more than 10,000,000"),
         ("1" * 100, "too long"),
+        ("1e-400", "too close to 0"),
+        ("٣", "not a number"),
+        ("1:７", "not a number"),
     ],
 )
 def test_axis_refusal_names_the_parameter_and_a_right_example(text: str, reason: str) -> None:
@@ -129,13 +132,17 @@ def test_geometric_range_is_exact(start: int, factor: int, steps: int) -> None:
         (" 1 + 0.05 * k ", (1.0, 0.05)),
         ("1-5e-2k", (1.0, -0.05)),
         ("2e-1+1E1k", (0.2, 10.0)),
+        ("0", (0.0, 0.0)),
+        ("1-0k", (1.0, 0.0)),
     ],
 )
 def test_line_is_read(text: str, expected: tuple[float, float]) -> None:
     assert parse_linear("verify_cost", text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "k", "1+k", ".05k", "1+.05", "1++.05k", "1e999", "1+1e999k", "one"])
+@pytest.mark.parametrize(
+    "text", ["", "k", "1+k", ".05k", "1+.05", "1++.05k", "1e999", "1+1e999k", "1e-400", "1+1e-400k", "one"]
+)
 def test_line_refusal_shows_both_forms(text: str) -> None:
     with pytest.raises(InputError, match=r"^verify_cost: .*; for example 1\.2 or 1\+\.05k$"):
         parse_linear("verify_cost", text)

@@ -8,7 +8,7 @@ import pytest
 from specmath.acceptance import ConstantAcceptance
 from specmath.best_trees import BestTree
 from specmath.errors import InputError
-from specmath.trees import best_tree
+from specmath.trees import RankedTree, best_tree
 
 RANKS = (0.6, 0.2, 0.1)
 
@@ -52,6 +52,22 @@ def test_one_rank_is_a_chain() -> None:
         np.asarray(chain.acceptance_length(ks)).tolist(), rel=1e-14
     )
     assert law.ceiling() == pytest.approx(float(chain.acceptance_length(5)), rel=1e-14)
+
+
+def test_levels_that_no_tree_needs_build_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[int] = []
+
+    def counted(ranks: tuple[float, ...], nodes: int, depth_limit: int) -> RankedTree:
+        built.append(depth_limit)
+        return best_tree(ranks, nodes, depth_limit)
+
+    monkeypatch.setattr("specmath.best_trees.best_tree", counted)
+    law, ks = BestTree((0.4, 0.3, 0.2), 16), np.arange(1, 400)  # seen by no other test: trees are kept
+    lengths = np.asarray(law.acceptance_length(ks))
+    assert max(built) <= 4 * law.tree(399).depth
+    alone = [best_tree((0.4, 0.3, 0.2), 16, k).ceiling() for k in (3, 4, 5, 6, 50)]
+    assert lengths[[2, 3, 4, 5, 49]].tolist() == alone
+    assert set(lengths[50:].tolist()) == {alone[-1]}
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def refusal(path: Path | str) -> str:
     with pytest.raises(AccessError) as caught:
         put(path)
     message = str(caught.value)
-    assert message.startswith(f"{path}: ")
+    assert caught.value.where == str(path)
     assert "\n" not in message
     return message
 
@@ -172,6 +172,11 @@ def test_refusals_say_what_to_do(tmp_path: Path) -> None:
     assert "link leads back" in refusal(tmp_path / "loop")
     assert "choose another path" in refusal(f"{tmp_path}/nul\0")
     assert contents(tmp_path) == {"plain": b"old"}
+
+
+@pytest.mark.parametrize("name", ["/dev/fd/987", "/proc/self/fd/987"])
+def test_a_closed_descriptor_is_no_missing_folder(name: str) -> None:
+    assert "is not open; open it" in refusal(name)
 
 
 def test_full_device_is_reported() -> None:

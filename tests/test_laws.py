@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from specmath.acceptance import BetaAcceptance, ConstantAcceptance, PositionAcceptance
+from specmath.best_trees import BestTree
 from specmath.errors import InputError
 from specmath.laws import AcceptanceLaw
 from specmath.mixtures import ContextAcceptance, LookupAcceptance
@@ -193,7 +194,14 @@ def test_variance_keeps_its_digits_where_nearly_all_is_accepted(law: AcceptanceL
         (ConstantAcceptance(np.array([0.5, 0.9])), "alpha=0.5..0.9"),
         (PositionAcceptance((0.8, 0.7, 0.6)), "rates=0.8/0.7/0.6"),
         (BetaAcceptance(5.6, 2.3), "beta=5.6/2.3"),
-        (best_tree((0.6, 0.2), 5, 3), "ranks=0.6/0.2 nodes=5"),
+        (BetaAcceptance(2.00000001, 1.0), "beta=2.00000001/1"),
+        (PositionAcceptance((0.123456789, 1.0)), "rates=0.123456789/1"),
+        (BestTree((0.1234567, 0.0), 5), "ranks=0.1234567/0 best 5 nodes"),
+        (
+            ContextAcceptance((1.23456789012345e15, 0), (ConstantAcceptance(0.1 + 0.2),) * 2),
+            "alpha=0.30000000000000004 at 0, alpha=0.30000000000000004 at 1234567890123450",
+        ),
+        (best_tree((0.6, 0.2000001), 5, 3), "ranks=0.6/0.2000001 nodes=5"),
         (LookupAcceptance(0.3, ConstantAcceptance(0.9)), "match-rate=0.3 alpha=0.9"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -202,6 +210,42 @@ def test_label_and_sentence(law: AcceptanceLaw, label: str) -> None:
     assert law.label == label
     assert law.assumption[0].islower() or law.assumption[0].isdigit()
     assert not law.assumption.endswith(".")
+
+
+TREE = best_tree((0.5, 0.25), 3, 5)
+"""Two levels: 0.5, 0.25 and 0.5²."""
+
+
+@pytest.mark.parametrize(
+    ("law", "passes"),
+    [
+        pytest.param(ConstantAcceptance(0.7), [0, 1, 2, 7], id="a chain: k"),
+        pytest.param(TREE, [0, 1, 2, 2], id="a tree: its depth"),
+        pytest.param(BestTree((0.5, 0.25), 3), [0, 1, 2, 2], id="best trees: the depth of that for k"),
+        pytest.param(LookupAcceptance(0.3, TREE), [0, 1, 2, 2], id="lookup: those of a match"),
+        pytest.param(
+            ContextAcceptance((0, 9), (TREE, best_tree((0.5,), 3, 3))).at(4),
+            [0, 1, 2, 3],
+            id="the most of two",
+        ),
+        pytest.param(
+            LookupAcceptance(0.3, ContextAcceptance((0,), (TREE,))).at([0, 9]), [0, 1, 2, 2], id="nested"
+        ),
+    ],
+)
+def test_draft_passes(law: AcceptanceLaw, passes: list[int]) -> None:
+    ks = [0, 1, 2, 7 if law.max_k is None else law.max_k]
+    assert np.asarray(law.draft_passes(ks)).tolist() == passes
+    assert np.asarray(law.draft_passes([ks, ks])).tolist() == [passes, passes]
+    assert [law.draft_passes(k) for k in ks] == passes
+    assert {type(law.draft_passes(k)) for k in ks} == {int}
+    with pytest.raises(InputError, match="k: "):
+        law.draft_passes(-1)
+
+
+def test_draft_passes_stop_where_the_law_does() -> None:
+    with pytest.raises(InputError, match="k: must be at most 2, got 3"):
+        LookupAcceptance(0.5, PositionAcceptance((0.5, 0.5))).draft_passes([1, 3])
 
 
 def test_derivation_shows_the_sum() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 from specmath.acceptance import BetaAcceptance, ConstantAcceptance
-from specmath.mixtures import LookupAcceptance
-from specmath.token_yield import tokens_per_step
+from specmath.best_trees import BestTree
+from specmath.mixtures import ContextAcceptance, LookupAcceptance
+from specmath.token_yield import CHUNK_NUMBERS, tokens_per_step
 from specmath.trees import best_tree
 
 
@@ -55,3 +58,64 @@ def test_rows_run_over_laws_then_k() -> None:
     assert table.verdict == ""
     expected = "α = 0.7: 2.773 tokens per step, of 5 at best with k = 4"
     assert tokens_per_step(ConstantAcceptance(0.7), 4).verdict == expected
+
+
+LAWS = [
+    ConstantAcceptance(0.3),
+    BetaAcceptance(2.0, 0.5),
+    ConstantAcceptance(1.0),
+    BestTree((0.5, 0.2, 0.1), 12),
+    LookupAcceptance(0.5, ConstantAcceptance(0.0)),
+    ContextAcceptance((2_048, 16_384), (ConstantAcceptance(0.6), ConstantAcceptance(0.1))),
+]
+
+
+def test_every_row_is_that_of_its_own_law_k_and_context() -> None:
+    """Rows of one law and k are evaluated together; here each is evaluated alone."""
+    ks, contexts = [3, 0, 5], [0, 5_000]
+    rows = tokens_per_step(LAWS, ks, context=contexts).rows()
+    for row, (law, k, context) in zip(rows, product(LAWS, ks, contexts), strict=True):
+        own = law.at(context)
+        assert (row["k"], row["context"]) == (k, context)
+        assert row["law"] == ("constant" if isinstance(law, ConstantAcceptance) else law.label)
+        assert row["acceptance_length"] == own.acceptance_length(k)
+        assert row["variance"] == own.accepted_variance(k)
+        assert row["standard_deviation"] == np.sqrt(own.accepted_variance(k))
+        assert row["accepted_p90"] == own.quantile(0.9, k)
+        for key in ("survival", "conditional", "accepted_pmf"):
+            expected = [None if np.isnan(value) else value for value in getattr(own, key)(k).tolist()]
+            assert row[key] == expected
+
+
+def test_many_alphas_are_the_same_alone_and_together() -> None:
+    alphas = np.linspace(0, 1, 41)
+    rows = tokens_per_step(ConstantAcceptance(alphas), [4, 2]).rows()
+    alone = [next(tokens_per_step(ConstantAcceptance(a), k).rows()) for a in alphas.tolist() for k in (4, 2)]
+    for row, own in zip(rows, alone, strict=True):
+        assert row.keys() == own.keys()
+        for key, value in own.items():
+            assert row[key] == (pytest.approx(value, rel=1e-14) if isinstance(value, float | list) else value)
+
+
+@pytest.mark.parametrize("size", [1, 5, 100])
+def test_chunks_join_without_a_seam(size: int) -> None:
+    table = tokens_per_step(LAWS, [3, 1], context=[0, 5_000])
+    chunks = list(table.chunks(size))
+    assert all(len(values) <= size for chunk in chunks for values in chunk.values())
+    for key in table.keys:
+        assert [value for chunk in chunks for value in chunk[key]] == [row[key] for row in table.rows()]
+
+
+def test_a_chunk_of_long_drafts_is_short() -> None:
+    """A row of k = 3,000 holds 9,001 numbers in its vectors; a chunk never many of them."""
+    table = tokens_per_step(ConstantAcceptance(0.7), np.arange(2_900, 3_001))
+    rows = 0
+    for chunk in table.chunks():
+        held = sum(
+            len(vector) for key in ("survival", "conditional", "accepted_pmf") for vector in chunk[key]
+        )
+        assert held <= CHUNK_NUMBERS
+        rows += len(chunk["k"])
+    assert rows == 101
+    longest = next(tokens_per_step(ConstantAcceptance(0.7), 10_000).chunks())
+    assert len(longest["survival"][0]) == 10_000

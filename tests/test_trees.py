@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
+from heapq import heappush
 from math import prod
+from typing import Any
 
 import numpy as np
 import pytest
@@ -90,6 +92,25 @@ def test_best_tree_against_the_dynamic_programme(ranks: tuple[float, ...], size:
 
 def test_equal_products_take_the_shallower_node() -> None:
     assert best_tree((0.5, 0.25), 2, 5).paths == ((0,), (1,))  # 0.25 either way, one draft pass less
+
+
+def test_ranks_in_any_order_make_the_same_tree() -> None:
+    ranks = (0.2, 0.6, 0.1)
+    renamed = [tuple({0: 1, 1: 0, 2: 2}[rank] for rank in path) for path in best_tree(ranks, 9, 4).paths]
+    assert sorted(renamed) == sorted(best_tree((0.6, 0.2, 0.1), 9, 4).paths)
+
+
+def test_the_best_tree_of_many_ranks_looks_at_few_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    pushed: list[object] = []
+
+    def counted(heap: list[Any], item: Any) -> None:
+        pushed.append(item)
+        heappush(heap, item)
+
+    monkeypatch.setattr("specmath.trees.heappush", counted)
+    tree = best_tree((0.0001,) * 5_000, 200, 9)
+    assert tree.paths == tuple((rank,) for rank in range(200))
+    assert len(pushed) <= 2 * 200 + 1
 
 
 def test_growth_of_trees_and_of_chains() -> None:

@@ -18,6 +18,8 @@ from specmath.units import display_scale, format_significant
 
 MAX_ROWS = 10_000
 """More rows than this nobody reads; they are refused, with the formats that take them."""
+MAX_NUMBERS = 1_000_000
+"""Cells, each number of a vector counted: as many as 10,000 rows of the usual width hold."""
 SHOWN_ASSUMPTIONS = 3
 ABSENT = "–"
 
@@ -47,7 +49,7 @@ def readable_columns(result: Result) -> list[ReadableColumn]:
     inputs stand in a line of their own.
 
     Raises:
-        InputError: for more than 10,000 rows.
+        InputError: for more than 10,000 rows or a million numbers.
     """
     if len(result) > MAX_ROWS:
         raise InputError(
@@ -56,9 +58,16 @@ def readable_columns(result: Result) -> list[ReadableColumn]:
             "use csv, json or parquet",
         )
     gathered: dict[str, list[Cell]] = {key: [] for key in result.keys}
+    held = 0
     for chunk in result.chunks():
         for key, values in gathered.items():
-            values.extend(cells(chunk[key]))
+            column = cells(chunk[key])
+            values.extend(column)
+            held += sum(len(value) if isinstance(value, list) else 1 for value in column)
+        if held > MAX_NUMBERS:
+            raise InputError(
+                "format", f"a readable table ends at {MAX_NUMBERS:,} numbers; use csv, json or parquet"
+            )
     told = {key for key, values in gathered.items() if _is_told(result.inputs.get(key), values)}
     return [
         _readable(column_of(key), values)
