@@ -7,7 +7,6 @@ another over (case, k, batch, context), and a row is a look-up in both.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,12 +21,10 @@ from specmath.errors import InputError
 from specmath.laws import AcceptanceLaw
 from specmath.results import CHUNK_ROWS, Advice, Cell, Columns, Result, brief
 from specmath.sources import StepTimeSource
+from specmath.verdicts import REPEAT_NOISE, judgement, told_along
 
 BEST_K_LIMIT = 16
 """Longest draft tried when the best k is sought; engines seldom draft further."""
-REPEAT_NOISE = 0.08
-"""The same configuration measured twice differs by 1–8 % inside one engine version, so a speed-up this close
-to 1 cannot be told from 1. It is no error bar of the model, which is larger."""
 VERDICT_ROWS = 100_000
 """Rows up to which the verdict counts wins and losses; beyond, evaluating the grid twice is not worth it."""
 
@@ -73,19 +70,6 @@ def forecast_speedup(
         context=np.atleast_1d(require_range("context", context, 0)).ravel(),
         cases=tuple(cases),
     ).checked()
-
-
-def judgement(speedup: float, low: float | None = None, high: float | None = None) -> str:
-    """FASTER, SLOWER or TOO CLOSE TO CALL: by the range where there is one, else by the repeat noise.
-
-    >>> judgement(1.5), judgement(1.05), judgement(1.5, low=0.9, high=1.8)
-    ('FASTER', 'TOO CLOSE TO CALL', 'TOO CLOSE TO CALL')
-    """
-    floor = speedup / (1 + REPEAT_NOISE) if low is None else low
-    ceiling = speedup * (1 + REPEAT_NOISE) if high is None else high
-    if floor > 1:
-        return "FASTER"
-    return "SLOWER" if ceiling < 1 else "TOO CLOSE TO CALL"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +165,7 @@ class SpeedupTable(Result):
         words = [judgement(float(value)) for value in leading]
         low, high = (f"{value:.2f}×" for value in (leading.min(), leading.max()))
         span = low if low == high else f"{low} to {high}"
-        told = words[0] if len(set(words)) == 1 else _told(words, self._varying_axis())
+        told = words[0] if len(set(words)) == 1 else told_along(words, self._varying_axis())
         noise = f" (too close: within {REPEAT_NOISE:.0%} of 1, what a repeated measurement may differ by)"
         return f"{told}: {span} {self.cases[0].basis}{noise if 'TOO CLOSE TO CALL' in words else ''}"
 
@@ -339,26 +323,6 @@ class _Box:
 
 def _stacked_steps(costs: Sequence[Mapping[str, FloatArray]]) -> FloatArray:
     return np.stack([cost["in_plain_steps"] for cost in costs], axis=-1)
-
-
-def _told(words: Sequence[str], axis: tuple[str, list[str]] | None) -> str:
-    """Where each word holds: along the one axis that varies, else how often.
-
-    >>> _told(["FASTER", "FASTER", "SLOWER"], ("batch", ["1", "8", "64"]))
-    'FASTER at batch 1–8, SLOWER at 64'
-    """
-    if axis is None:
-        counts = {word: words.count(word) for word in ("FASTER", "TOO CLOSE TO CALL", "SLOWER")}
-        told = ", ".join(f"{word} in {count}" for word, count in counts.items() if count)
-        return f"{told} of {len(words)} set-ups"
-    name, values = axis
-    starts = [0, *(place for place in range(1, len(words)) if words[place] != words[place - 1]), len(words)]
-    runs = [
-        f"{words[first]} at {name if first == 0 else ''} {values[first]}"
-        + ("" if last - first == 1 else f"–{values[last - 1]}")
-        for first, last in itertools.pairwise(starts)
-    ]
-    return ", ".join(" ".join(run.split()) for run in runs)
 
 
 def _per_case(column: npt.NDArray[Any], n_cases: int) -> npt.NDArray[Any]:

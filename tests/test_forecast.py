@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 from specmath.acceptance import BetaAcceptance, ConstantAcceptance, PositionAcceptance, expected_tokens
 from specmath.catalogue import load_hardware
 from specmath.errors import InputError
-from specmath.forecast import SpeedupTable, forecast_speedup, judgement
+from specmath.forecast import SpeedupTable, forecast_speedup
 from specmath.laws import AcceptanceLaw
 from specmath.mixtures import ContextAcceptance, LookupAcceptance
 from specmath.model_counts import model_from_counts
@@ -20,6 +20,7 @@ from specmath.ratios import best_k, speedup
 from specmath.roofline_source import roofline_cases
 from specmath.sources import Ratios
 from specmath.trees import best_tree
+from specmath.verdicts import judgement
 
 CASES = roofline_cases(load_hardware("h100-sxm"), model_from_counts("70B"), model_from_counts("1B"))
 

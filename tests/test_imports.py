@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "specmath"
 
 FLOORS = (
     {"errors"},
-    {"checks", "number_formats", "results", "units"},
+    {"checks", "number_formats", "results", "units", "verdicts"},
     {"accelerator", "execution", "laws", "model"},
     {"model_counts"},
     {"acceptance"},
