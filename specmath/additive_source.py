@@ -56,20 +56,25 @@ class Additive:
         width: npt.ArrayLike | None = None,
         passes: npt.ArrayLike | None = None,
     ) -> StepCost:
-        """Cost of a step; a tree's `width` is not modelled, the costs are those of a chain of k."""
         drafts = require_count("k", k).astype(float)
+        verified = drafts + 1 if width is None else require_range("width", width, 1)
         cost, plain_s = self.cost, np.asarray(self.cost.plain_step_s(batch, context))
-        cached = np.asarray(batch, dtype=float) * np.asarray(context, dtype=float)
         sequences = np.asarray(batch, dtype=float)
+        cached = sequences * np.asarray(context, dtype=float)
         draft_s = (
             cost.draft_fixed_s + cost.draft_s_per_sequence * sequences + cost.draft_kv_s_per_token * cached
         )
-        step_s = np.asarray(cost.speculative_step_s(k, batch, context))
+        reads = 1 + cost.kv_reread * (verified - 1)
+        verify_s = (
+            cost.weights_s
+            + cost.kv_s_per_token * cached * reads
+            + cost.compute_s_per_token * sequences * verified
+        )
         return StepCost(
             plain_s=plain_s,
             draft_cost=draft_s / plain_s,
             draft_passes=drafts if passes is None else require_range("passes", passes, 0),
-            verify_cost=(step_s - drafts * draft_s - cost.overhead_s) / plain_s,
+            verify_cost=verify_s / plain_s,
             overhead=cost.overhead_s / plain_s,
         )
 

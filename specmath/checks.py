@@ -102,7 +102,7 @@ def like_inputs(result: npt.NDArray[np.generic] | float) -> Numbers:
 def _numeric(name: str, value: npt.ArrayLike) -> npt.NDArray[np.number]:
     try:
         array = np.asarray(value)
-        if array.dtype == object and all(type(one) is int for one in array.flat):  # beyond 64 bits
+        if array.dtype == object and {type(one) for one in array.flat} <= {int, float}:  # beyond 64 bits
             array = array.astype(np.float64)
     except ValueError:
         array = np.asarray(None)

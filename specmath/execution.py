@@ -91,6 +91,8 @@ class Efficiency:
             require_range(name, getattr(self, name), 0)
         for name in ("kernel_gap_s", "kernel_launch_s", "pass_overhead_s"):
             require_range(name, getattr(self, name), 0)
+        if self.graph_sizes is not None:
+            object.__setattr__(self, "graph_sizes", tuple(self.graph_sizes))
         if self.graph_sizes:
             sizes = require_count("graph_sizes", self.graph_sizes, 1)
             object.__setattr__(self, "graph_sizes", tuple(sorted(set(sizes.tolist()))))
@@ -109,6 +111,13 @@ class DeviceRates:
     memory_bytes_per_s: float
     flops_per_s: Mapping[str, float]
     link_bytes_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        rates = (self.memory_bytes_per_s, *self.flops_per_s.values())
+        if not all(rate > 0 for rate in rates) or (
+            self.link_bytes_per_s is not None and not self.link_bytes_per_s > 0
+        ):
+            raise InputError("rates", "must all be above 0; infinite where a side is free")
 
     def without_flops(self) -> DeviceRates:
         """The same device with free arithmetic and communication."""

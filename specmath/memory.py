@@ -63,7 +63,9 @@ class Residents:
         per_sequence = sequence_bytes_per_device(self.target, self.target_layout, tokens, slots)
         free = self.free_bytes
         if self.draft is not None:
-            per_sequence = per_sequence + sequence_bytes_per_device(self.draft, self.draft_layout, tokens, 1)
+            per_sequence = per_sequence + sequence_bytes_per_device(
+                self.draft, self.draft_layout, tokens, slots
+            )
             free -= weight_bytes_per_device(self.draft, self.draft_layout)
         return self._fitting(free, per_sequence)
 

@@ -162,7 +162,7 @@ class ForwardPass:
         return self._part("dense", np.asarray(read), flops * tokens, seconds * tokens)
 
     def _experts(self, tokens: FloatArray, batch: FloatArray, width: FloatArray) -> PassPart:
-        """Routed experts: the bytes of those touched, the FLOPs of those chosen; padding chooses no expert."""
+        """Routed experts: bytes of those touched, FLOPs of those chosen; padding touches none."""
         ranks, overlap = self.layout.expert_ranks, self.efficiency.expert_overlap
         independent = batch * (1 + overlap * (width - 1))
         read: FloatArray = np.zeros(())
@@ -203,7 +203,8 @@ class ForwardPass:
 
     def _communication(self, tokens: FloatArray) -> PassPart:
         """All-reduces of tensor parallelism, all-to-alls of data-parallel attention, hops between stages."""
-        layout, link = self.layout, self.rates.link_bytes_per_s or np.inf
+        layout = self.layout
+        link = np.inf if self.rates.link_bytes_per_s is None else self.rates.link_bytes_per_s
         message = tokens * self.model.hidden * WIRE_BYTES
         reduces = 2 * self.model.n_layers * (layout.tp > 1)
         moved = reduces * (2 * (layout.tp - 1) / layout.tp) * message

@@ -204,7 +204,9 @@ class Roofline:
             link_bytes_per_s=self.link_bytes_per_s or self.accelerator.link_bytes_per_s,
         )
         limited = {"": rates, "memory": rates.without_flops(), "compute": rates.without_bytes()}[self.limit]
-        return ForwardPass(model=model, rates=limited, layout=layout, efficiency=self.efficiency)
+        # The limits are free of communication: of its bytes and of its latency.
+        efficiency = replace(self.efficiency, link_latency_s=0.0) if self.limit else self.efficiency
+        return ForwardPass(model=model, rates=limited, layout=layout, efficiency=efficiency)
 
     def _verify_s(
         self,

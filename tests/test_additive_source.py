@@ -148,6 +148,9 @@ def test_beyond_the_critical_context_a_larger_batch_helps(cost: AdditiveCost, al
         return
     assume(1 < critical < 1e7)
     step_s = float(np.asarray(cost.plain_step_s(1001, critical)))
+    # At C_crit the KV gain balances this loss per sequence; below rounding of the step no sign can be seen.
+    loss_s = cost.compute_s_per_token * (k + 1 - length) + k * cost.draft_s_per_sequence
+    assume(1000 * loss_s > 1e-6 * step_s)
     assert abs(gain_per_sequence(critical)) < 1e-9 * step_s * (k + 1)
     assert gain_per_sequence(2 * critical) > 0
     assert gain_per_sequence(critical / 2) < 0
@@ -230,3 +233,20 @@ def test_what_the_source_says_of_itself() -> None:
 def test_what_is_wrong_is_refused_by_name(call: Any, name: str) -> None:
     with pytest.raises(InputError, match=f"^{name}: "):
         call()
+
+
+def test_a_tree_is_priced_by_its_width() -> None:
+    """(1 + 0.5·64·1000·1e-5·(1 + 0.5·19) + 0.01·64·20) over (1 + 0.32 + 0.64) plain seconds."""
+    cost = AdditiveCost(
+        weights_s=1.0,
+        kv_s_per_token=0.5e-5,
+        compute_s_per_token=0.01,
+        kv_reread=0.5,
+        draft_fixed_s=0.0,
+        draft_s_per_sequence=0.0,
+        draft_kv_s_per_token=0.0,
+        overhead_s=0.0,
+        plain_overhead_s=0.0,
+    )
+    step = Additive(cost=cost, name="by hand").step_cost(4, 64, 1000, width=20)
+    assert float(step.verify_cost) == pytest.approx((1 + 0.32 * 10.5 + 12.8) / (1 + 0.32 + 0.64), rel=1e-14)

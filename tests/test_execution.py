@@ -12,7 +12,7 @@ import pytest
 from specmath.accelerator import Accelerator, Source
 from specmath.errors import InputError
 from specmath.execution import IDEAL, DeviceRates, Efficiency, Layout
-from specmath.model import AttentionGroup, ModelShape, WeightGroup
+from specmath.model import AttentionGroup, ExpertGroup, ModelShape, WeightGroup
 from specmath.model_catalogue import load_model
 from specmath.roofline import ForwardPass, PassPart
 from specmath.roofline_source import Roofline
@@ -200,6 +200,16 @@ def test_attention_is_not_padded() -> None:
     assert (padded[1].name, padded[1].seconds) == (plain[1].name, plain[1].seconds)
 
 
+def test_padding_is_multiplied_with_experts_but_touches_none() -> None:
+    # One token padded to 8 on each of 2 ranks: 2 of 8 experts touched, 16·2·10·2 FLOPs, both halved.
+    group = ExpertGroup(
+        n_layers=1, n_experts=8, top_k=2, params_per_expert=10, bytes_per_param=1.0, compute_dtype="bf16"
+    )
+    forward = replace(on_one(graph_sizes=(8,)), model=replace(MODEL, experts=(group,)), layout=Layout(dp=2))
+    experts = part_of(forward, "experts", 1, 1)
+    assert (float(experts.bytes), float(experts.flops)) == (10, 320)
+
+
 def test_padding_travels_too() -> None:
     # t = 3 padded to 8: 8·5·2 bytes, half of them twice, 4 reductions, 100 B/s.
     forward = ForwardPass(
@@ -328,3 +338,17 @@ def test_a_link_that_is_typed_replaces_that_of_the_part() -> None:
     typed = Roofline(accelerator=part, target=MODEL, draft=None, layout=Layout(tp=2), link_bytes_per_s=10.0)
     # One token: 4 reductions of 10 bytes at 10 B/s.
     assert float(part_of(typed.target_pass(), "communication", 1, 1).seconds) == 4.0
+
+
+def test_sizes_given_as_a_list_are_kept_as_a_tuple() -> None:
+    assert Efficiency(graph_sizes=[]).graph_sizes == ()  # type: ignore[arg-type]
+    assert Efficiency(graph_sizes=[8, 4]).graph_sizes == (4, 8)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "rates", [(0.0, 1.0, None), (1.0, 0.0, None), (1.0, 1.0, 0.0), (float("nan"), 1.0, None)]
+)
+def test_rates_are_positive(rates: tuple[float, float, float | None]) -> None:
+    memory, flops, link = rates
+    with pytest.raises(InputError, match="rates"):
+        DeviceRates(memory_bytes_per_s=memory, flops_per_s={"bf16": flops}, link_bytes_per_s=link)

@@ -304,33 +304,6 @@ def test_unknown_names_are_refused_with_the_known_ones(tmp_path: Path) -> None:
     assert (tmp_path / "rows.xls").read_text().startswith("case,")
 
 
-@pytest.mark.parametrize(
-    ("path", "form", "chosen"),
-    [
-        ("rows.csv", None, "csv"),
-        ("ROWS.MD", "md", "md"),
-        (Path("a.b/rows.tex"), None, "latex"),
-        ("rows", "json", "json"),
-        ("rows.dat", "parquet", "parquet"),
-        ("/dev/stdout", "table", "table"),
-    ],
-)
-def test_the_ending_chooses_the_format_and_the_option_where_it_cannot(
-    path: str | Path, form: str | None, chosen: str
-) -> None:
-    assert tables.chosen_format(path, form) == chosen
-
-
-def test_a_format_that_contradicts_the_ending_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        InputError, match=r"^format: 'md' contradicts '.*rows\.csv', whose ending asks for csv"
-    ):
-        tables.save(sweep(), tmp_path / "rows.csv", "md")
-    with pytest.raises(InputError, match=r"^path: 'rows\.dat' names no known format; end it in one of"):
-        tables.chosen_format("rows.dat")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.delitem(sys.modules, "specmath.exporters.parquet", raising=False)
@@ -354,33 +327,6 @@ def test_failing_result_leaves_the_old_file(tmp_path: Path) -> None:
             tables.save(Failing(), path)
         assert path.read_text() == "old"
     assert len(list(tmp_path.iterdir())) == 3
-
-
-def _fail(result: Result) -> Any:
-    raise InputError("alpha", "is wrong")
-
-
-@pytest.mark.parametrize("form", ["csv", "json", *READABLE])
-@pytest.mark.parametrize("part", ["chunks", "assumptions", "verdict", "derivation"])
-def test_a_fault_before_the_first_row_leaves_nothing_written(form: str, part: str) -> None:
-    late = {"csv": {"chunks"}, "latex": {"chunks"}}.get(form, {part})  # formats without a place for notes
-    stream = io.StringIO()
-    made = property(_fail) if part != "chunks" else lambda result, size=3: _fail(result)
-    broken = fake({"k": [1]}, **{part: made})
-    if part in late:
-        with pytest.raises(InputError, match="is wrong"):
-            tables.write(broken, stream, form, explain=True)
-        assert stream.getvalue() == ""
-    else:
-        tables.write(broken, stream, form, explain=True)
-
-
-def test_vectors_are_written_as_their_numbers_are() -> None:
-    vectors = [[0.1, 0.0, 1e-300], [0.1, -0.0], [-0.5, 0.0], [1, 1.0], [None, 0.5], [], [0.30000000000000004]]
-    result = fake({"survival": vectors})
-    rows = [row[0] for row in from_csv(written(result, "csv"))[1:]]
-    assert rows == ["0.1/0.0/1e-300", "0.1/-0.0", "-0.5/0.0", "1/1.0", "/0.5", "", "0.30000000000000004"]
-    assert str([row["survival"] for row in json.loads(written(result, "json"))["rows"]]) == str(vectors)
 
 
 @pytest.mark.parametrize(
