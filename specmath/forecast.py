@@ -150,7 +150,7 @@ class SpeedupTable(Result):
     def speedups(self) -> FloatArray:
         """The speed-ups alone, all in memory, of shape `shape`: for a plot, or where speed matters."""
         lengths = self.acceptance.lengths(self.k, self.context)
-        return lengths[:, :, None, :, None] / _Box(self, 0, len(self) // len(self.cases)).steps()
+        return lengths[:, :, None, :, None] / _Box(self, [slice(None)] * 4).steps()
 
     @property
     def lowest(self) -> float:
@@ -195,7 +195,7 @@ class SpeedupTable(Result):
             stop = min(start + size, len(self))
             first, last = start // n_cases, -(-stop // n_cases)  # whole cells, then cut
             cut = slice(start - first * n_cases, stop - first * n_cases)
-            columns = _Box(self, first, last).columns()
+            columns = _Box.columns_of(self, first, last)
             yield {key: np.asarray(column)[cut] for key, column in columns.items()}
 
     def _misfits(self) -> Iterator[Advice]:
@@ -233,22 +233,25 @@ class _Box:
     larger than its cells, since these run through the grid in order.
     """
 
-    def __init__(self, table: SpeedupTable, first: int, last: int) -> None:
+    def __init__(self, table: SpeedupTable, spans: Sequence[slice]) -> None:
         self.table = table
-        cells = np.unravel_index(np.arange(first, last), table.shape[:-1])
-        spans = [slice(int(index.min()), int(index.max()) + 1) for index in cells]
-        self.law, self.k, self.batch, self.context = (
-            index - span.start for index, span in zip(cells, spans, strict=True)
-        )
         self.laws, ks, batches, contexts = spans
         self.ks, self.batches, self.contexts = table.k[ks], table.batch[batches], table.context[contexts]
 
-    def columns(self) -> Columns:
-        """The rows of the cells, a row per case, by column."""
+    @classmethod
+    def columns_of(cls, table: SpeedupTable, first: int, last: int) -> Columns:
+        """The rows of cells first … last of the table, a row per case, by column."""
+        cells = np.unravel_index(np.arange(first, last), table.shape[:-1])
+        spans = [slice(int(index.min()), int(index.max()) + 1) for index in cells]
+        inside = [index - span.start for index, span in zip(cells, spans, strict=True)]
+        return cls(table, spans).columns(*inside)
+
+    def columns(self, law: IntArray, k: IntArray, batch: IntArray, context: IntArray) -> Columns:
+        """The rows of the cells at these places of the box."""
         table, n_cases = self.table, len(self.table.cases)
         costs = self._costs(self.ks)
-        lengths = table.acceptance.lengths(self.ks, self.contexts, self.laws)[self.law, self.k, self.context]
-        place = (self.law if len(costs[0]["overhead"]) > 1 else 0, self.k, self.batch, self.context)
+        lengths = table.acceptance.lengths(self.ks, self.contexts, self.laws)[law, k, context]
+        place = (law if len(costs[0]["overhead"]) > 1 else 0, k, batch, context)
         by_case = [{name: value[place] for name, value in cost.items()} for cost in costs]
         cost = {name: np.stack([one[name] for one in by_case], axis=-1) for name in by_case[0]}
         plain, speculative = self._max_batches()
@@ -256,11 +259,11 @@ class _Box:
         unknown = np.full(cost["overhead"].shape, np.nan)
         columns: Columns = {
             "case": np.broadcast_to(_case_names(table.cases), unknown.shape),
-            "alpha": _per_case(table.acceptance.alpha[self.laws][self.law], n_cases),
-            "law": _per_case(table.acceptance.labels[self.laws][self.law], n_cases),
-            "k": _per_case(self.ks[self.k], n_cases),
-            "batch": _per_case(self.batches[self.batch], n_cases),
-            "context": _per_case(self.contexts[self.context], n_cases),
+            "alpha": _per_case(table.acceptance.alpha[self.laws][law], n_cases),
+            "law": _per_case(table.acceptance.labels[self.laws][law], n_cases),
+            "k": _per_case(self.ks[k], n_cases),
+            "batch": _per_case(self.batches[batch], n_cases),
+            "context": _per_case(self.contexts[context], n_cases),
             "acceptance_length": _per_case(lengths, n_cases),
             "draft_cost": cost["draft_cost"],
             "verify_cost": cost["verify_cost"],
@@ -269,14 +272,14 @@ class _Box:
             "speedup_low": unknown,
             "speedup_high": unknown,
             "breakeven_acceptance_length": cost["in_plain_steps"],
-            "best_k": best_k[self.law, self.batch, self.context],
-            "best_speedup": best_speedup[self.law, self.batch, self.context],
+            "best_k": best_k[law, batch, context],
+            "best_speedup": best_speedup[law, batch, context],
             "target_s": cost["plain_s"],
             "draft_s": cost["draft_cost"] * cost["plain_s"],
             "verify_s": cost["verify_cost"] * cost["plain_s"],
             "step_s": cost["in_plain_steps"] * cost["plain_s"],
-            "max_batch": plain[self.k, self.context],
-            "max_batch_speculative": speculative[self.k, self.context],
+            "max_batch": plain[k, context],
+            "max_batch_speculative": speculative[k, context],
         }
         return {key: np.asarray(column).ravel() for key, column in columns.items()}
 
