@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -149,7 +149,7 @@ class CrossoverTable(Result):
     def verdict(self) -> str:
         rows = list(self.rows())
         if len(rows) == 1:
-            return f"{_sentence(rows[0], self.max_batch)} {self.source.basis}"
+            return f"{_sentence(rows[0], self.max_batch)}, {self.source.basis}"
         words = [str(row["wins"]) for row in rows]
         edges = [float(str(row["breakeven_batch"])) for row in rows if row["wins"] == "below"]
         counts = {word: words.count(word) for word in dict.fromkeys(words) if word != "below"}
@@ -315,11 +315,14 @@ def _edge(intervals: list[tuple[int, int]], wins: str) -> float:
 
 
 def _sentence(row: Mapping[str, Cell], max_batch: int) -> str:
+    """The answer of one row in words."""
     wins, at = row["wins"], row["breakeven_batch"]
     if wins == "never":
-        return f"SLOWER at every batch up to {max_batch}:"
+        return f"SLOWER at every batch up to {max_batch}"
     if wins == "always":
-        return f"FASTER at every batch up to {max_batch}:"
+        return f"FASTER at every batch up to {max_batch}"
     if wins == "within":
-        return f"FASTER at some batches only, {row['winning_batches']}:"
-    return f"FASTER {wins} batch {at:.1f}, SLOWER {'above' if wins == 'below' else 'below'} it:"
+        intervals: Any = row["winning_batches"]
+        told = ", ".join(f"{first}–{last}" if first < last else f"{first}" for first, last in intervals)
+        return f"FASTER at batch {told} only"
+    return f"FASTER {wins} batch {at:.1f}, SLOWER {'above' if wins == 'below' else 'below'} it"

@@ -111,7 +111,12 @@ class Roofline:
             memory_text(self.residents),
             *dtype_texts(self.accelerator, self.target),
             *_LIMIT_TEXTS[self.limit],
-            *(f"{model.name}: {sentence}" for model in models for sentence in model.assumed),
+            *(
+                f"{model.name}: {sentence}"
+                for model in models
+                if model.n_layers
+                for sentence in model.assumed
+            ),
         )
 
     @property
