@@ -228,7 +228,7 @@ class PositionAcceptance(AcceptanceLaw):
             raise InputError(
                 "rates",
                 f"survival cannot rise from {rates[first]:g} at position {first + 1} to {rates[first + 1]:g} "
-                'at the next; for rates given that all before were accepted use kind="conditional"',
+                "at the next; rates given that all before were accepted are of the conditional kind",
             )
         object.__setattr__(self, "rates", tuple(rates.tolist()))
 
@@ -247,7 +247,7 @@ class PositionAcceptance(AcceptanceLaw):
 
     @property
     def _limit_reason(self) -> str:
-        return f"the rates cover {len(self.rates)} positions; a Beta law (BetaAcceptance) extrapolates"
+        return f"the rates cover {len(self.rates)} positions; a Beta law extrapolates"
 
     def ceiling(self) -> float:
         return float(self.acceptance_length(self.max_k))

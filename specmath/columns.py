@@ -125,6 +125,7 @@ COLUMNS: Final[dict[str, Column]] = {
         Column("kv_growth_bytes_per_token", "cache growth a token", "B", importance=35),
         Column("state_bytes", "state", "B", importance=34),
         Column("component", "component", importance=95),
+        Column("part", "part", importance=95),
         Column("traffic_bytes", "traffic", "B", importance=80),
         Column("flops", "work", "FLOP", importance=79),
         Column("bytes_s", "bytes alone", "s", importance=70),

@@ -149,7 +149,7 @@ class CrossoverTable(Result):
     def verdict(self) -> str:
         rows = list(self.rows())
         if len(rows) == 1:
-            return f"{_sentence(rows[0], self.max_batch)}, {self.source.basis}"
+            return f"{_sentence(rows[0], self.max_batch)}, {self.source.basis}{self._memory_end(rows[0])}"
         words = [str(row["wins"]) for row in rows]
         edges = [float(str(row["breakeven_batch"])) for row in rows if row["wins"] == "below"]
         counts = {word: words.count(word) for word in dict.fromkeys(words) if word != "below"}
@@ -161,6 +161,13 @@ class CrossoverTable(Result):
                 f"FASTER below a break-even batch of {low:.1f} to {high:.1f} in {len(edges)} of {len(rows)}",
             )
         return f"{', '.join(told)}, {self.source.basis}"
+
+    def _memory_end(self, row: Mapping[str, Cell]) -> str:
+        """Where memory ends the winning batches, as the end of the verdict."""
+        held, intervals = row["max_batch_speculative"], list(row["winning_batches"] or [])  # type: ignore[arg-type]
+        if held is None or not intervals or float(str(held)) >= intervals[-1][1]:
+            return ""
+        return f"; but memory holds {float(str(held)):,.0f} sequences with speculation"
 
     @property
     def derivation(self) -> tuple[str, ...]:

@@ -167,7 +167,14 @@ class SpeedupTable(Result):
         span = low if low == high else f"{low} to {high}"
         told = words[0] if len(set(words)) == 1 else told_along(words, self._varying_axis())
         noise = f" (too close: within {REPEAT_NOISE:.0%} of 1, what a repeated measurement may differ by)"
-        return f"{told}: {span} {self.cases[0].basis}{noise if 'TOO CLOSE TO CALL' in words else ''}"
+        fits = "" if self._fits else "DOES NOT FIT; if it did, "
+        return f"{fits}{told}: {span} {self.cases[0].basis}{noise if 'TOO CLOSE TO CALL' in words else ''}"
+
+    @property
+    def _fits(self) -> bool:
+        """Whether memory holds a single sequence beside the weights; True where that is not known."""
+        plain, _ = self.cases[0].max_batches(0, float(self.context.min()))
+        return float(plain) != 0
 
     def _varying_axis(self) -> tuple[str, list[str]] | None:
         """Name and values of the one axis that varies; None where several do."""
@@ -222,7 +229,7 @@ class SpeedupTable(Result):
 
     @property
     def _best_k_limit(self) -> int:
-        return min(BEST_K_LIMIT, self.acceptance.max_k)
+        return min(max(BEST_K_LIMIT, int(self.k.max())), self.acceptance.max_k)
 
 
 class _Box:

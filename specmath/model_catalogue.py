@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +26,8 @@ _INDEX: Final = MODELS / "_index.json"
 _HUB_ID: Final = re.compile(r"[\w.-]+/[\w.-]+")
 _TUNING: Final = re.compile(r"-(instruct|chat|it|pt|base|hf|bf16)$")
 _SOURCE: Final = "_source"
+_RELEASED_IN: Final = "_released_in"
+"""Format of the released weights, where the packaged configuration has no quantisation block to say it."""
 
 
 def model_names() -> tuple[str, ...]:
@@ -74,7 +77,11 @@ def hub_ids(name: str) -> tuple[str, ...]:
 
 def _packaged(name: str) -> ModelShape:
     entry = catalogue_entry(name)
-    return model_shape(entry, f"{name}.json", name=name, source=str(entry.get(_SOURCE, "")))
+    shape = model_shape(entry, f"{name}.json", name=name, source=str(entry.get(_SOURCE, "")))
+    if released := entry.get(_RELEASED_IN):
+        note = f"Released in {released}, counted in 16 bits: quantise it as {released} for the real sizes."
+        shape = replace(shape, assumed=(note, *shape.assumed))
+    return shape
 
 
 def _from_file(path: Path, draft_kind: str | None) -> ModelShape:

@@ -36,7 +36,9 @@ def list_models(pattern: str | None = None, *, drafts: bool | None = None) -> Mo
     """
     names = [name for name in model_names() if pattern is None or _matches(name, pattern.lower())]
     if not names:
-        raise UnknownNameError("model", str(pattern), model_names())
+        raise UnknownNameError(
+            "model", str(pattern), model_names(), "no name contains it; `show model` lists all"
+        )
     models = tuple(load_model(name) for name in names)
     chosen = tuple(model for model in models if drafts is None or drafts == (model.draft is not None))
     return ModelList(models=chosen, pattern=pattern)

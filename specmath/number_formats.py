@@ -90,6 +90,8 @@ def dtype_name(text: str) -> str:
 
 def plain_format(dtype: str) -> NumberFormat:
     """The unquantised format of that name. Raises InputError for any other."""
+    if dtype_name(dtype) in QUANTIZED:
+        raise InputError("dtype", f"{dtype} quantises weights; a dtype is one of {', '.join(PLAIN)}")
     return _pick("dtype", dtype, PLAIN)
 
 

@@ -119,7 +119,7 @@ class ForwardPass:
         length = require_range("context", context, 0)
         if not self.model.n_layers and np.any(length > 0):
             problem = (
-                f"{self.model.name} is known by its counts alone: no cache, so only context 0 can be timed"
+                f"{self.model.name} is known by its counts alone: only context 0 can be timed; name a model"
             )
             raise InputError("context", problem)
         return require_range("batch", batch, 1), require_range("tokens", tokens, 1), length
@@ -212,7 +212,8 @@ class ForwardPass:
         if layout.dp > 1:
             for group in self.model.experts:
                 exchanges += 2 * group.n_layers  # dispatch and combine
-                copies = min(group.top_k, ranks) * (ranks - 1) / ranks
+                # The tp ranks of a group hold the same tokens after the all-reduce: each sends its share.
+                copies = min(group.top_k, ranks) * (ranks - 1) / ranks / layout.tp
                 moved = moved + 2 * group.n_layers * copies * message
         moved = moved + (layout.pp - 1) * message
         collectives = reduces + exchanges + layout.pp - 1

@@ -19,12 +19,15 @@ from specmath.roofline import ForwardPass
 from specmath.roofline_text import (
     device_warnings,
     dtype_texts,
+    layout_texts,
     memory_text,
     model_texts,
+    pair_warnings,
     pass_text,
     roofline_text,
 )
 from specmath.sources import StepCost
+from specmath.units import format_quantity
 
 _CASES = {"": "ideal", "memory": "memory_bound", "compute": "compute_bound"}
 _LIMIT_TEXTS: dict[str, tuple[str, ...]] = {
@@ -72,10 +75,20 @@ class Roofline:
                 problem = (
                     f"{model.name} is a draft head ({model.draft.kind}), which runs on its target's features"
                 )
-                raise InputError(name, f"{problem}; give a model of its own")
+                raise InputError(name, f"{problem}; give a model of its own, or --draft-cost")
         if self.draft_layout.devices > self.layout.devices:
             raise InputError("draft_tp", f"must be at most the target's {self.layout.devices} devices")
+        self._require_layout()
         self.target_pass(), self.draft_pass()  # refuses a dtype or a link that the part lacks
+
+    def _require_layout(self) -> None:
+        part, link = self.accelerator, self.link_bytes_per_s or self.accelerator.link_bytes_per_s
+        if self.layout.devices > 1 and self.target.n_layers and link is None:
+            host = part.host_link_bytes_per_s
+            hint = f", such as the {format_quantity(host, 'B/s')} of its host link" if host else ""
+            raise InputError("link", f"is missing: no link of {part.name} is known; give one, one way{hint}")
+        if self.layout.ep > 1 and self.target.n_layers and not self.target.experts:
+            raise InputError("ep", f"spreads routed experts, and {self.target.name} has none")
 
     @property
     def case(self) -> str:
@@ -96,7 +109,10 @@ class Roofline:
             "draft": None if self.draft is None else self.draft.name,
             **{name: degree if degree > 1 else None for name, degree in layout.items()},
             "draft_tp": self.draft_layout.tp if self.draft_layout.tp > 1 else None,
-            "dtype": self.target.activation_dtype,
+            "compute_dtypes": "/".join(sorted(self.target.compute_dtypes)),
+            "target_weight_bytes": self.target.weight_bytes,
+            "draft_weight_bytes": None if self.draft is None else self.draft.weight_bytes,
+            "kv_bytes_per_token": self.target.kv_bytes_per_token if self.target.has_kv else None,
             "match_rate": self.match_rate if self.match_rate < 1 else None,
             "peak_flops_per_s": self.accelerator.peak(self.target.activation_dtype).flops_per_s,
             "memory_bytes_per_s": self.accelerator.memory_bytes_per_s,
@@ -108,6 +124,7 @@ class Roofline:
         return (
             roofline_text(self.accelerator, self.target),
             *model_texts(models),
+            *layout_texts(self.residents),
             memory_text(self.residents),
             *dtype_texts(self.accelerator, self.target),
             *_LIMIT_TEXTS[self.limit],
@@ -121,7 +138,9 @@ class Roofline:
 
     @property
     def warnings(self) -> tuple[Advice, ...]:
-        return device_warnings(self.accelerator, self.residents)
+        typed_link = self.link_bytes_per_s is not None
+        found = pair_warnings(self.residents, spans_hosts=self.layout.devices > 8 and not typed_link)
+        return (*device_warnings(self.accelerator, self.residents), *found)
 
     @property
     def residents(self) -> Residents:

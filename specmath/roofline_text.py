@@ -17,9 +17,11 @@ from specmath.units import format_quantity
 
 def roofline_text(part: Accelerator, target: ModelShape) -> str:
     """What the ideal is, and that it is no forecast."""
-    dtype = target.activation_dtype
-    peak = format_quantity(part.peak(dtype).flops_per_s, "FLOP/s")
-    rates = f"{peak} {dtype} dense, {format_quantity(part.memory_bytes_per_s, 'B/s')}"
+    peaks = (
+        f"{format_quantity(part.peak(dtype).flops_per_s, 'FLOP/s')} {dtype} dense"
+        for dtype in sorted(target.compute_dtypes)
+    )
+    rates = ", ".join([*peaks, format_quantity(part.memory_bytes_per_s, "B/s")])
     return (
         f"ideal: datasheet peaks of {part.name} ({rates}), no overhead; "
         "real software differs, so this is neither a forecast nor a bound, and has no range"
@@ -45,6 +47,41 @@ def memory_text(residents: Residents) -> str:
         return "the largest batch is not known, since the cache of the target is not"
     memory = f"{MEMORY_SHARE:.0%} of the {format_quantity(residents.memory_bytes, 'B')} of a device"
     return f"largest batches fill {memory} with weights, cache and states; activations are not counted"
+
+
+def layout_texts(residents: Residents) -> tuple[str, ...]:
+    """What spreading over devices and routing to experts assume."""
+    devices, draft_devices = residents.target_layout.devices, residents.draft_layout.devices
+    texts = []
+    if residents.draft is not None and draft_devices < devices:
+        texts.append(f"the draft runs on {draft_devices} of the {devices} devices; --draft-tp spreads it")
+    if devices > 1:
+        texts.append("collectives take their bytes over the link and no latency")
+    if residents.target.experts:
+        texts.append("tokens choose experts independently and evenly, and experts sit evenly on their ranks")
+    return tuple(texts)
+
+
+def pair_warnings(residents: Residents, *, spans_hosts: bool) -> tuple[Advice, ...]:
+    """What does not fit together: vocabularies, heads and ranks, hosts and links."""
+    target, draft, tp = residents.target, residents.draft, residents.target_layout.tp
+    found = []
+    if draft is not None and target.vocab and draft.vocab and target.vocab != draft.vocab:
+        text = f"vocabularies differ: {target.vocab:,} entries of the target, {draft.vocab:,} of the draft"
+        remedy = "check that both use one tokenizer; padding alone does no harm"
+        found.append(Advice(code="vocabularies-differ", text=text, remedy=remedy))
+    heads = {group.kv_heads for group in target.attention if group.kv_heads > 1}
+    if any(count % tp and tp % count for count in heads):
+        text = f"tp {tp} divides no {'/'.join(map(str, sorted(heads)))} KV heads of {target.name}"
+        found.append(
+            Advice(code="uneven-heads", text=text, remedy="engines refuse this; take a power of two")
+        )
+    if spans_hosts and target.n_layers:
+        text = f"{residents.target_layout.devices} devices are priced as if one link joined them all"
+        found.append(
+            Advice(code="several-hosts", text=text, remedy="give the slowest link between them as --link")
+        )
+    return tuple(found)
 
 
 def dtype_texts(part: Accelerator, target: ModelShape) -> tuple[str, ...]:

@@ -77,7 +77,8 @@ class RankedTree(AcceptanceLaw):
     @property
     def assumption(self) -> str:
         return (
-            "the child of each rank is accepted with the same probability at every depth and in every context"
+            "the child of each rank is accepted with the same probability at every depth and in every "
+            "context; a draft pass of the tree is priced at one token per sequence"
         )
 
     def ceiling(self) -> float:

@@ -213,7 +213,7 @@ def test_blocks_of_a_long_array_join_without_a_seam() -> None:
         pytest.param(lambda: PositionAcceptance((0.5,), kind="x"), "kind: .*'x'", id="kind"),  # type: ignore[arg-type]
         pytest.param(
             lambda: PositionAcceptance((0.8, 0.5, 0.6), kind="survival"),
-            'rates: .*0.5 at position 2 to 0.6 .*kind="conditional"',
+            "rates: .*0.5 at position 2 to 0.6 .*conditional kind",
             id="rising survival",
         ),
         pytest.param(

@@ -171,3 +171,51 @@ def test_a_fault_is_one_line_that_names_what_and_where(
     assert err.count("\n") == 1
     for fact in facts:
         assert fact in err
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ("--target llama-3.1-70b --draft qwen3-0.6b --tp 4", "vocabularies-differ"),
+        ("--target llama-3.1-70b --draft llama-3.2-1b --tp 3", "uneven-heads"),
+        ("--target llama-3.1-70b --draft llama-3.2-1b --tp 8 --dp 2", "several-hosts"),
+        ("--target 47B/13B --draft 1B --tp 2", "textbook-moe"),
+    ],
+)
+def test_what_does_not_fit_together_is_warned_of(call: Call, options: str, code: str) -> None:
+    _, document, _ = call(f"speedup --alpha .7 {options}")
+    assert code in [advice["code"] for advice in document["warnings"]]
+    _, document, _ = call("speedup --alpha .7 --target llama-3.1-70b --draft llama-3.2-1b --tp 4")
+    assert document["warnings"] == []
+
+
+def test_a_link_that_is_typed_is_taken_for_that_between_hosts(call: Call) -> None:
+    _, document, _ = call(f"speedup --alpha .7 {PAIR.replace('4', '16')} --link 50GB/s")
+    assert "several-hosts" not in [advice["code"] for advice in document["warnings"]]
+
+
+def test_the_verdict_says_what_memory_does_not_hold(call: Call) -> None:
+    _, document, _ = call("speedup --alpha .7 --target llama-3.1-405b --draft llama-3.1-8b --tp 4")
+    assert document["verdict"].startswith("DOES NOT FIT; if it did, FASTER")
+    _, document, _ = call("crossover --alpha .7 --target qwen3-30b-a3b --draft qwen3-0.6b --context 4k")
+    assert document["verdict"].endswith("; but memory holds 17 sequences with speculation")
+
+
+def test_where_the_draft_runs_and_in_what_the_target_computes_is_said(call: Call) -> None:
+    _, document, _ = call(f"speedup --alpha .7 {PAIR} --quantization fp8")
+    assert "the draft runs on 1 of the 4 devices; --draft-tp spreads it" in document["assumptions"]
+    assert document["inputs"]["compute_dtypes"] == "bf16/fp8"
+    assert "1.979 PFLOP/s fp8 dense" in document["assumptions"][0]
+
+
+def test_a_packaged_file_without_its_quantisation_says_so(call: Call) -> None:
+    _, document, _ = call("show model deepseek-v3")
+    assert any("Released in fp8, counted in 16 bits" in sentence for sentence in document["assumptions"])
+
+
+def test_show_pass_answers_whether_verifying_is_free(call: Call) -> None:
+    verify = call("show pass --target llama-3.1-70b --tp 4 --batch 32 --context 8k --tokens 5")[1]
+    plain = call("show pass --target llama-3.1-70b --tp 4 --batch 32 --context 8k")[1]
+    ratio = verify["rows"][-1]["time_s"] / plain["rows"][-1]["time_s"]
+    assert f"{ratio:.3f} plain passes" in verify["verdict"]
+    assert "plain passes" not in plain["verdict"]

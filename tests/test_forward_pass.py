@@ -238,11 +238,11 @@ WORKED = [
         *("communication", (6, 1, 0), 0, 0, 0),
     ),
     # All at once, tp = 2, dp = 2, pp = 2, t = 3 a rank, message 30 bytes: 4 reductions of 2·1/2, 4 exchanges
-    # of 2·3/4, one hop: 30·(4 + 6 + 1) bytes, 9 collectives.
+    # of 2·3/4 shared by 2 ranks, one hop: 30·(4 + 3 + 1) bytes, 9 collectives.
     Worked(
         "all layouts at once",
         run(shape(DENSE, experts=(EXPERTS,)), Layout(tp=2, dp=2, pp=2), link_latency_s=0.5),
-        *("communication", (6, 1, 0), 330, 0, 7.8),
+        *("communication", (6, 1, 0), 240, 0, 6.9),
     ),
 ]
 

@@ -89,7 +89,7 @@ def test_every_format(quantization: str, bytes_per_param: float, compute_dtype: 
 def test_an_unknown_format_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InputError, match=r"quantization: 'int3' is not known; use one of fp8, int8, int4"):
         load_model("llama-3.1-8b").with_quantization("int3")
-    with pytest.raises(InputError, match=r"dtype: 'fp8' is not known; use one of fp32, bf16, fp16"):
+    with pytest.raises(InputError, match="dtype: fp8 quantises weights; a dtype is one of fp32, bf16, fp16"):
         load_model("llama-3.1-8b").with_dtype("fp8")
     with pytest.raises(InputError, match="kv_cache_dtype: 'q4' is not known"):
         load_model("llama-3.1-8b").with_kv_cache_dtype("q4")

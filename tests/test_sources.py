@@ -19,7 +19,8 @@ from specmath.ratios import lookup_speedup
 from specmath.roofline_source import Roofline, roofline_cases
 from specmath.sources import Ratios
 
-GOLDEN = json.loads((Path(__file__).parent / "data" / "speedup_params_only.json").read_text())
+ROOFLINE = json.loads((Path(__file__).parent / "data" / "roofline.json").read_text())
+GOLDEN = [row for row in ROOFLINE["rows"] if row["fn"] == "speedup_params_only"]
 
 
 def device(peak: float, bandwidth: float) -> Accelerator:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from specmath.cli.options import (
+    K_HELP,
     AcceptanceOptions,
     DeviceOptions,
     OutputOptions,
@@ -21,7 +22,7 @@ def crossover(
     acceptance: AcceptanceOptions,
     k: Annotated[
         str | None,
-        typer.Option("--k", metavar="k", help=r"Draft tokens per step. \[default: 4, or one per rate]"),
+        typer.Option("--k", metavar="k", help=K_HELP),
     ] = None,
     batch: Annotated[
         str, typer.Option(metavar="B", help="Batch at which break-even α, E, c and v are taken.")
@@ -41,7 +42,7 @@ def crossover(
     from specmath.crossovers import find_crossovers
 
     refuse_ratios(ratios, "a crossover")
-    k_axis = draft_lengths(k, acceptance.rates)
+    k_axis = draft_lengths(k, acceptance)
     table = find_crossovers(
         acceptance_laws(acceptance, k_axis),
         k_axis,

@@ -65,10 +65,12 @@ def given_or(value: str | None, default: str) -> str:
     return default if value is None else value
 
 
-def draft_lengths(k: str | None, rates: str | None) -> list[int]:
-    """The draft lengths typed; by default 4, or as many as there are rates."""
-    if k is None and rates is not None and "," not in rates:
-        return [len(parse_vector("rates", rates))]
+def draft_lengths(k: str | None, acceptance: AcceptanceOptions) -> list[int]:
+    """The draft lengths typed; by default as many as there are rates or levels of a tree, else 4."""
+    for name in ("rates", "tree_branching"):
+        vector = getattr(acceptance, name)
+        if k is None and vector is not None and "," not in vector:
+            return [len(parse_vector(name, vector))]
     return parse_axis("k", given_or(k, "4"), whole=True)
 
 

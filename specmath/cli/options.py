@@ -21,6 +21,7 @@ _hardware = partial(typer.Option, rich_help_panel="Step times: hardware and mode
 _ratio = partial(typer.Option, rich_help_panel="Step times: typed ratios, in plain decoding steps")
 _output = partial(typer.Option, rich_help_panel="Output")
 Text = str | None
+K_HELP = r"Draft tokens per step. \[default: 4, or one per rate or tree level]"
 
 
 def hardware_completion(incomplete: str) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from specmath.cli.options import (
+    K_HELP,
     AcceptanceOptions,
     DeviceOptions,
     OutputOptions,
@@ -21,7 +22,7 @@ def speedup(
     acceptance: AcceptanceOptions,
     k: Annotated[
         str | None,
-        typer.Option("--k", metavar="k", help=r"Draft tokens per step. \[default: 4, or one per rate]"),
+        typer.Option("--k", metavar="k", help=K_HELP),
     ] = None,
     batch: Annotated[str, typer.Option(metavar="B", help="Sequences in the pass.")] = "1",
     context: Annotated[str, typer.Option(metavar="C", help="Tokens in the KV cache, per sequence.")] = "0",
@@ -53,7 +54,7 @@ def speedup(
     from specmath.cli.output import emit
     from specmath.forecast import forecast_speedup
 
-    k_axis = draft_lengths(k, acceptance.rates)
+    k_axis = draft_lengths(k, acceptance)
     table = forecast_speedup(
         acceptance_laws(acceptance, k_axis),
         k_axis,

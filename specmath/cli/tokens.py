@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from specmath.cli.options import AcceptanceOptions, OutputOptions, with_options
+from specmath.cli.options import K_HELP, AcceptanceOptions, OutputOptions, with_options
 
 
 @with_options
@@ -14,7 +14,7 @@ def tokens(
     acceptance: AcceptanceOptions,
     k: Annotated[
         str | None,
-        typer.Option("--k", metavar="k", help=r"Draft tokens per step. \[default: 4, or one per rate]"),
+        typer.Option("--k", metavar="k", help=K_HELP),
     ] = None,
     context: Annotated[str, typer.Option(metavar="C", help="Context, for --alpha-at.")] = "0",
     *,
@@ -26,6 +26,6 @@ def tokens(
     from specmath.cli.output import emit
     from specmath.token_yield import tokens_per_step
 
-    k_axis = draft_lengths(k, acceptance.rates)
+    k_axis = draft_lengths(k, acceptance)
     laws = acceptance_laws(acceptance, k_axis)
     emit(tokens_per_step(laws, k_axis, context=parse_axis("context", context)), output)
