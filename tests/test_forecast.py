@@ -95,6 +95,11 @@ def test_the_best_k_is_the_closed_form_of_best_k(alpha: float, draft_cost: float
     assert at_best[int(str(row["best_k"]))] == pytest.approx(max(at_best), rel=1e-12)
 
 
+def test_without_a_batch_it_is_one_sequence_at_context_0() -> None:
+    (row,) = forecast_speedup(ConstantAcceptance(0.7), 4, cases=CASES[:1]).rows()
+    assert (row["batch"], row["context"]) == (1, 0)
+
+
 def test_no_draft_is_a_plain_step() -> None:
     for row in forecast_speedup(ConstantAcceptance(0.7), 0, [1, 500], cases=CASES).rows():
         assert row["speedup"] == 1.0
