@@ -13,7 +13,9 @@ from specmath.accelerator import Accelerator, Source
 from specmath.acceptance import expected_tokens
 from specmath.catalogue import load_hardware
 from specmath.errors import InputError
+from specmath.execution import Efficiency, Layout
 from specmath.model import ModelShape
+from specmath.model_catalogue import load_model
 from specmath.model_counts import counts_model
 from specmath.ratios import lookup_speedup
 from specmath.roofline_source import Roofline, roofline_cases
@@ -128,3 +130,41 @@ def test_a_warning_counts_the_devices_that_the_weights_want() -> None:
 def test_what_is_wrong_is_refused_by_name(call: Any, name: str) -> None:
     with pytest.raises(InputError, match=f"^{name}: "):
         call()
+
+
+def test_the_derivation_of_typed_ratios_adds_up() -> None:
+    source = Ratios(draft_cost=0.05, verify_cost=1.1, verify_slope=0.1, overhead=0.2)
+    (line,) = source.derivation(4, 1, 0, width=5, passes=4)
+    assert line == "R = v + c·k + o = 1.5000 + 0.05·4 + 0.2 = 1.9000 plain steps (v = 1.1 + 0.1·k)"
+
+
+def test_the_derivation_of_a_lookup_draft_shows_the_shared_pass() -> None:
+    ideal, *_ = roofline_cases(load_hardware("h100-sxm"), dense(70e9), None, match_rate=0.25)
+    lines = ideal.derivation(4, 8, 0, width=5, passes=4)
+    assert any(line.startswith("shared verification, h matched, 2 tokens of 8 sequences") for line in lines)
+
+
+def test_the_limits_are_free_of_communication() -> None:
+    cases = roofline_cases(
+        load_hardware("h100-sxm"),
+        load_model("llama-3.1-8b"),
+        None,
+        layout=Layout(tp=2),
+        efficiency=Efficiency(link_latency_s=1.0),
+    )
+    seconds = [float(np.asarray(case.target_pass().time(1, 1, 0))) for case in cases]
+    assert seconds[0] > 64  # two all-reduces in each of 32 layers
+    assert max(seconds[1:]) < 0.1
+
+
+def test_expert_parallelism_wants_experts() -> None:
+    part, layout = load_hardware("h100-sxm"), Layout(tp=2, ep=2)
+    assert roofline_cases(part, load_model("qwen3-30b-a3b"), None, layout=layout)
+    with pytest.raises(InputError, match="^ep: .* has none"):
+        roofline_cases(part, load_model("llama-3.1-8b"), None, layout=layout)
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.5])
+def test_a_match_rate_is_a_share(rate: float) -> None:
+    with pytest.raises(InputError, match="^match_rate: "):
+        roofline_cases(load_hardware("h100-sxm"), dense(8e9), None, match_rate=rate)
