@@ -160,11 +160,11 @@ def test_the_limits_are_free_of_communication() -> None:
 def test_expert_parallelism_wants_experts() -> None:
     part, layout = load_hardware("h100-sxm"), Layout(tp=2, ep=2)
     assert roofline_cases(part, load_model("qwen3-30b-a3b"), None, layout=layout)
-    with pytest.raises(InputError, match="^ep: .* has none"):
+    with pytest.raises(InputError, match=r"^ep: .* has none"):
         roofline_cases(part, load_model("llama-3.1-8b"), None, layout=layout)
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.5])
 def test_a_match_rate_is_a_share(rate: float) -> None:
-    with pytest.raises(InputError, match="^match_rate: "):
+    with pytest.raises(InputError, match=r"^match_rate: "):
         roofline_cases(load_hardware("h100-sxm"), dense(8e9), None, match_rate=rate)
