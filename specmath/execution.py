@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 from specmath.checks import require_count, require_range
 from specmath.errors import InputError
 
+MAX_GRAPHS = 8192
+"""Most captured sizes: engines capture some dozens."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
@@ -93,6 +96,8 @@ class Efficiency:
             require_range(name, getattr(self, name), 0)
         if self.graph_sizes is not None:
             object.__setattr__(self, "graph_sizes", tuple(self.graph_sizes))
+        if len(self.graph_sizes or ()) > MAX_GRAPHS:
+            raise InputError("graph_sizes", f"must be at most {MAX_GRAPHS:,} sizes")
         if self.graph_sizes:
             sizes = require_count("graph_sizes", self.graph_sizes, 1)
             object.__setattr__(self, "graph_sizes", tuple(sorted(set(sizes.tolist()))))

@@ -25,6 +25,8 @@ from specmath.verdicts import REPEAT_NOISE, judgement, told_along
 
 BEST_K_LIMIT = 16
 """Longest draft tried when the best k is sought; engines seldom draft further."""
+MAX_BATCH = 10**9
+"""Most sequences in a pass that are taken for more than a slip."""
 VERDICT_ROWS = 100_000
 """Rows up to which the verdict counts wins and losses; beyond, evaluating the grid twice is not worth it."""
 
@@ -66,7 +68,7 @@ def forecast_speedup(
     return SpeedupTable(
         acceptance=axis,
         k=axis.draft_lengths(k),
-        batch=np.atleast_1d(require_count("batch", batch, 1)).ravel(),
+        batch=np.atleast_1d(require_count("batch", batch, 1, MAX_BATCH)).ravel(),
         context=np.atleast_1d(require_range("context", context, 0)).ravel(),
         cases=tuple(cases),
     ).checked()

@@ -25,6 +25,7 @@ MODELS: Final = Path(__file__).with_name("models")
 _INDEX: Final = MODELS / "_index.json"
 _HUB_ID: Final = re.compile(r"[\w.-]+/[\w.-]+")
 _TUNING: Final = re.compile(r"-(instruct|chat|it|pt|base|hf|bf16)$")
+MAX_NAME: Final = 1_000
 _SOURCE: Final = "_source"
 _RELEASED_IN: Final = "_released_in"
 """Format of the released weights, where the packaged configuration has no quantisation block to say it."""
@@ -51,6 +52,8 @@ def load_model(name: str, *, draft_kind: str | None = None) -> ModelShape:
     >>> load_model("deepseek-v3").kv_bytes_per_token
     70272.0
     """
+    if not 0 < len(name) <= MAX_NAME:
+        raise UnknownNameError("model", name, (), f"a name or path has 1 to {MAX_NAME:,} characters")
     if looks_like_counts(name):
         return model_from_counts(name)
     path = MODELS / f"{name}.json"

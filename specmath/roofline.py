@@ -20,6 +20,8 @@ from specmath.errors import InputError
 from specmath.execution import IDEAL, ONE_DEVICE, DeviceRates, Efficiency, Layout
 from specmath.model import AttentionGroup, ModelShape
 
+MAX_TOKENS = 1e12
+"""Longest context, and most tokens of a sequence in a pass, that are taken for more than a slip."""
 WIRE_BYTES = 2
 """Bytes of an activation that travels between devices: 16 bits."""
 _SMALLEST = float(np.finfo(float).tiny)
@@ -116,13 +118,13 @@ class ForwardPass:
     def _checked(
         self, batch: npt.ArrayLike, tokens: npt.ArrayLike, context: npt.ArrayLike
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        length = require_range("context", context, 0)
+        length = require_range("context", context, 0, MAX_TOKENS)
         if not self.model.n_layers and np.any(length > 0):
             problem = (
                 f"{self.model.name} is known by its counts alone: only context 0 can be timed; name a model"
             )
             raise InputError("context", problem)
-        return require_range("batch", batch, 1), require_range("tokens", tokens, 1), length
+        return require_range("batch", batch, 1), require_range("tokens", tokens, 1, MAX_TOKENS), length
 
     def _tokens(self, batch: FloatArray, width: FloatArray) -> FloatArray:
         """t of one attention rank, padded to the next captured graph."""

@@ -14,7 +14,7 @@ from specmath.errors import InputError
 from specmath.execution import IDEAL, ONE_DEVICE, DeviceRates, Efficiency, Layout
 from specmath.memory import Residents
 from specmath.model import ModelShape
-from specmath.results import Advice, Cell
+from specmath.results import Advice, Cell, brief
 from specmath.roofline import ForwardPass
 from specmath.roofline_text import (
     device_warnings,
@@ -69,7 +69,7 @@ class Roofline:
         if self.limit not in _CASES:
             raise InputError("limit", f"must be one of {', '.join(map(repr, _CASES))}, got {self.limit!r}")
         if self.link_bytes_per_s is not None:
-            require_range("link", self.link_bytes_per_s, above=0)
+            require_range("link", self.link_bytes_per_s, 1, 1e18)
         for name, model in (("target", self.target), ("draft", self.draft)):
             if model is not None and model.draft is not None:
                 problem = (
@@ -113,6 +113,8 @@ class Roofline:
             "target_weight_bytes": self.target.weight_bytes,
             "draft_weight_bytes": None if self.draft is None else self.draft.weight_bytes,
             "kv_bytes_per_token": self.target.kv_bytes_per_token if self.target.has_kv else None,
+            "link_bytes_per_s": self.link_bytes_per_s,
+            "graph_sizes": brief(np.array(self.efficiency.graph_sizes or [], dtype=np.int64)),
             "match_rate": self.match_rate if self.match_rate < 1 else None,
             "peak_flops_per_s": self.accelerator.peak(self.target.activation_dtype).flops_per_s,
             "memory_bytes_per_s": self.accelerator.memory_bytes_per_s,

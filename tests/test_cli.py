@@ -132,7 +132,7 @@ def test_show_hardware_lists_all_and_tells_one(call: Call) -> None:
         ("speedup --alpha ,", 2, ["--alpha"]),
         ("speedup --alpha 0.7 --k 2.5", 2, ["--k", "2.5", "whole number"]),
         ("speedup --alpha 0.7 --k -1", 2, ["--k", "-1"]),
-        ("speedup --alpha 0.7 --batch 0", 2, ["--batch", "at least 1"]),
+        ("speedup --alpha 0.7 --batch 0", 2, ["--batch", "from 1 to 1000000000"]),
         ("speedup --alpha 0.7 --batch 8:1", 2, ["--batch", "8:1"]),
         ("speedup --alpha 0.7 --alpha-at 2k=.5", 2, ["--alpha", "--alpha-at", "exclude"]),
         ("speedup --k 4", 2, ["--alpha", "--acceptance-length", "--beta"]),

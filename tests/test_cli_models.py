@@ -159,6 +159,17 @@ def test_an_int4_model_fits_a_24_gb_card(call: Call) -> None:
         ("--target llama-3.1-8b --draft llama-3.2-1b --kv-cache-dtype x", 2, ["--kv-cache-dtype"]),
         ("--target llama-3.1-8b --draft llama-3.2-1b --link fast", 2, ["--link", "fast"]),
         ("--target llama-3.1-8b --draft llama-3.2-1b --graph-sizes 0", 2, ["--graph-sizes"]),
+        ("--target - --draft -", 2, ["--draft", "stdin can be read once"]),
+        (
+            "--target llama-3.1-8b --draft llama-3.2-1b --tp 2 --link 1e-300B/s",
+            2,
+            ["--link", "between 1 and"],
+        ),
+        ("--target llama-3.1-8b --draft llama-3.2-1b --context 1e308", 2, ["--context", "1e+12"]),
+        ("--target llama-3.1-8b --draft llama-3.2-1b --batch 1e15", 2, ["--batch", "1000000000"]),
+        ("--target llama-3.1-8b --draft llama-3.2-1b --graph-sizes 1:10000", 2, ["--graph-sizes", "8,192"]),
+        ("--target llama-3.1-8b --draft llama-3.2-1b --tp 2 --ep 2", 2, ["--ep", "has none"]),
+        ("--kv-cache-dtype zz", 2, ["--kv-cache-dtype", "zz"]),
         ("--case worst", 2, ["--case", "worst", "memory_bound"]),
     ],
 )
@@ -221,3 +232,26 @@ def test_show_pass_answers_whether_verifying_is_free(call: Call) -> None:
     ratio = verify["rows"][-1]["time_s"] / plain["rows"][-1]["time_s"]
     assert f"{ratio:.3f} plain passes" in verify["verdict"]
     assert "plain passes" not in plain["verdict"]
+
+
+def test_what_was_typed_about_the_devices_is_told(call: Call) -> None:
+    _, document, _ = call(f"speedup --alpha .7 {PAIR} --link 5GB/s --graph-sizes 8,16")
+    assert document["inputs"]["link_bytes_per_s"] == 5e9
+    assert document["inputs"]["graph_sizes"] == [8, 16]
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe{\x00", b"", b"not json"])
+def test_stdin_that_is_no_config_is_one_line(
+    call: Call, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+    status, document, err = call("show model -")
+    assert (status, document) == (1, None)
+    assert err.startswith("specmath: error: stdin: ")
+    assert err.count("\n") == 1
+
+
+def test_a_byte_order_mark_on_stdin_is_no_fault(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = b"\xef\xbb\xbf" + CONFIG.read_bytes()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+    assert call("show model -")[0] == 0

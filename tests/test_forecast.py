@@ -214,7 +214,7 @@ def make(**changes: object) -> SpeedupTable:
         ({"k": 2.5}, "k: must be a whole number"),
         ({"k": -1}, "k: must be a whole number"),
         ({"k": []}, "k: is empty"),
-        ({"batch": 0}, "batch: must be a whole number of at least 1"),
+        ({"batch": 0}, "batch: must be a whole number from 1 to 1000000000, got 0"),
         ({"batch": float("nan")}, "batch: must be a whole number"),
         ({"context": -5}, "context: must be at least 0"),
         ({"context": "8k"}, "context: must be a number"),

@@ -183,3 +183,52 @@ def test_the_home_folder_may_be_written_as_a_tilde(tmp_path: Path, monkeypatch: 
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     monkeypatch.setenv("HOME", str(tmp_path))
     assert load_model("~/config.json").name == tmp_path.name
+
+
+def quantised(block: dict[str, object]) -> str:
+    return json.dumps({**LLAMA, "quantization_config": block})
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "re:" + ".*" * 14 + "X$",
+        "re:(.|.)*X$",
+        "re:(m|mo|o|[a-z])*X$",
+        "re:(?=.*).*X",
+        "re:" + ".?" * 31 + "X",
+    ],
+)
+def test_a_pattern_that_might_never_come_back_is_refused(pattern: str) -> None:
+    weights = {"num_bits": 4, "type": "int", "group_size": 128, "strategy": "group"}
+    block: dict[str, object] = {
+        "quant_method": "compressed-tensors",
+        "format": "pack-quantized",
+        "ignore": [pattern],
+        "config_groups": {"g": {"targets": ["Linear"], "weights": weights}},
+    }
+    with pytest.raises(DataError, match="more than the name of a module needs"):
+        read_config(quantised(block), "config.json")
+
+
+@pytest.mark.parametrize(
+    ("bits", "group", "problem"),
+    [
+        (-4, 128, "bits: must be a whole number"),
+        (0, 128, "bits: must be 1 to 32"),
+        (1000, 128, "bits: must be 1 to 32"),
+        (4.5, 128, "bits: must be a whole number"),
+        (4, 0, "group_size: must be -1 or at least 8"),
+        (4, -7, "group_size: must be a whole number"),
+    ],
+)
+def test_a_width_that_is_none_is_refused(bits: float, group: int, problem: str) -> None:
+    with pytest.raises(DataError, match=problem):
+        read_config(quantised({"quant_method": "gptq", "bits": bits, "group_size": group}), "config.json")
+
+
+def test_a_sibling_that_cannot_be_read_is_not_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA), encoding="utf-8")
+    (tmp_path / "hf_quant_config.json").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(AccessError, match="hf_quant_config"):
+        load_model(str(tmp_path))

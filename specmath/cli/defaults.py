@@ -111,6 +111,8 @@ def _document() -> dict[str, Any]:
         return tomllib.loads(FILE.read_text(encoding="utf-8"))
     except OSError as error:
         raise AccessError(str(FILE), (error.strerror or str(error)).lower()) from error
+    except DataError:
+        raise
     except RecursionError as error:
         raise DataError(str(FILE), "is nested too deeply") from error
     except ValueError as error:  # TOML, UTF-8 and numbers too long to be read

@@ -5,7 +5,6 @@ Start-up is a feature: what one law alone needs is imported by the reader of tha
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
@@ -141,6 +140,8 @@ def roofline(
 ) -> tuple[Roofline, Roofline, Roofline]:
     """The ideal, memory-bound and compute-bound case of the model pair on the accelerator."""
     lookup = acceptance.match_rate is not None
+    if pair.target == pair.draft == "-":
+        raise InputError("draft", "- is taken by the target; stdin can be read once")
     if lookup and pair.draft is not None:
         raise InputError("draft", "excludes --match-rate: a lookup draft runs no model")
     target = model("target", given_or(pair.target, DEFAULT_TARGET), device)
@@ -189,7 +190,7 @@ def model(role: str, text: str, device: DeviceOptions) -> ModelShape:
             shape = shape.with_dtype(device.dtype)
         if device.quantization is not None and role == "target":
             shape = shape.with_quantization(device.quantization)
-        if device.kv_cache_dtype is not None and shape.has_kv:
+        if device.kv_cache_dtype is not None:
             shape = shape.with_kv_cache_dtype(device.kv_cache_dtype)
     except InputError as error:
         raise InputError(
@@ -202,9 +203,10 @@ def _named_model(text: str) -> ModelShape:
     if looks_like_counts(text):
         return model_from_counts(text)
     if text == "-":
+        from specmath.hf.document import read_stdin
         from specmath.hf.reader import read_config
 
-        return read_config(sys.stdin.read(), "stdin", name="stdin")
+        return read_config(read_stdin(), "stdin", name="stdin")
     from specmath.model_catalogue import load_model
 
     return load_model(text)

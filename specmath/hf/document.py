@@ -8,6 +8,7 @@ hold them in fields nobody counts with; they pass here and are refused where a c
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -47,6 +48,20 @@ def read_text(path: Path) -> str:
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise AccessError(where, (error.strerror or "cannot be read").lower()) from error
+    return decoded(content, where)
+
+
+def read_stdin() -> str:
+    """The text of stdin, under the same rules as that of a file."""
+    stream = getattr(sys.stdin, "buffer", sys.stdin)
+    if stream is None:
+        raise AccessError("stdin", "is closed; pipe a config.json into it")
+    content = stream.read(MAX_BYTES + 1)
+    return decoded(content.encode() if isinstance(content, str) else content, "stdin")
+
+
+def decoded(content: bytes, where: str) -> str:
+    """The text of a config.json. Raises DataError for what is too large or no UTF-8."""
     if len(content) > MAX_BYTES:
         raise DataError(where, f"is larger than {MAX_BYTES // 2**20} MiB; a config.json is a few kilobytes")
     try:
@@ -90,7 +105,8 @@ def parse_document(text: str, where: str) -> dict[str, Any]:
 def with_sibling_quantization(document: dict[str, Any], path: Path) -> dict[str, Any]:
     """The table with the quantisation that ModelOpt writes beside config.json, where it has none itself."""
     sibling = path.parent / _SIBLING
-    if path.name != "config.json" or "quantization_config" in document or not sibling.is_file():
+    missing = not (sibling.exists() or sibling.is_symlink())
+    if path.name != "config.json" or "quantization_config" in document or missing:
         return document
     return {**document, "quantization_config": parse_document(read_text(sibling), str(sibling))}
 

@@ -32,8 +32,12 @@ _OTHER_NAMES: Final = {
 _MAX_PATTERN: Final = 2_000
 _MAX_PATTERNS: Final = 5_000
 _SEVERAL_STARS: Final = re.compile(r"(?:\.\*)+")
-_NESTED_REPEAT: Final = re.compile(r"\([^()]*[+*}][^()]*\)[+*{]|\)[+*{?]*\)[+*{]")
-"""A repeated group that itself repeats: some such expressions never come back from a search."""
+_ESCAPED: Final = re.compile(r"\\.|\[[^\]]*\]")
+_REPEATS: Final = re.compile(r"[*+{]")
+_HOSTILE: Final = re.compile(r"\)[*+{?]|\(\?[^:]")
+"""A repeated group, or a group that looks around: with these a search may never come back."""
+_MAX_REPEATS, _MAX_OPTIONAL = 4, 8
+"""Repeats of single signs in one expression; with these few a search stays short on a module's name."""
 _ONE_EXPERT: Final = re.compile(r"experts\.(?:\d+|\*)\.")
 _NUMBERED: Final = re.compile(r"(?<!mtp\.)layers\W{0,3}[(\[]?\d")
 """A pattern that names single layers; all others say the same of every layer."""
@@ -120,8 +124,10 @@ def _spellings(full: str) -> list[str]:
 
 
 def _compiled(text: str) -> re.Pattern[str]:
-    if _NESTED_REPEAT.search(text):
-        raise ValueError(f"module name pattern {text[:60]!r} repeats a repeated group")
+    plain = _ESCAPED.sub("x", text)  # what is left of escapes and classes are operators
+    repeats, optional = len(_REPEATS.findall(plain)), plain.count("?")
+    if _HOSTILE.search(plain) or repeats > _MAX_REPEATS or optional > _MAX_OPTIONAL:
+        raise ValueError(f"module name pattern {text[:60]!r} repeats more than the name of a module needs")
     try:
         return re.compile(text)
     except re.error as error:

@@ -103,10 +103,16 @@ def _number(block: Mapping[str, Any], where: str, *names: str, default: int | No
         if (
             isinstance(value, bool)
             or not isinstance(value, int | float)
-            or value != value
-            or abs(value) > 2**20
+            or value != int(max(-1, min(value, 2**20)))
         ):
-            raise DataError(where, f"quantization_config.{name}: must be a number, got {shown(value)}")
+            wanted = f"must be a whole number from -1 to {2**20:,}"
+            raise DataError(where, f"quantization_config.{name}: {wanted}, got {shown(value)}")
+        if name.endswith("group_size") and value != -1 and value < 8:
+            raise DataError(
+                where, f"quantization_config.{name}: must be -1 or at least 8, got {shown(value)}"
+            )
+        if "bits" in name and not 1 <= value <= 32:
+            raise DataError(where, f"quantization_config.{name}: must be 1 to 32, got {shown(value)}")
         return int(value)
     if default is None:
         raise DataError(where, f"quantization_config.{names[0]}: is missing")
