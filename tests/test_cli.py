@@ -357,3 +357,14 @@ def test_the_derivation_ends_in_the_numbers_of_the_row(call: Call, options: str)
     assert last == f"S = E / R = {row['acceptance_length']:.4f} / {step:.4f} = {row['speedup']:.4f}"
     assert f"R = v + c·4 + o = {step:.4f} plain steps" in document["derivation"][-2]
     assert f"v = {row['verify_cost']:.4f}" in document["derivation"][-2]
+
+
+def test_an_interrupt_is_said(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("specmath.cli.output.emit", interrupted)
+    status, out, err = call("tokens --alpha 0.7")
+    assert (status, out) == (130, "")
+    assert err.startswith("specmath: error: interrupted")
+    assert err.count("\n") == 1

@@ -121,6 +121,12 @@ def test_a_typed_law_drops_what_refines_the_files_law(
     assert document["inputs"]["alpha"] == 0.6
 
 
+def test_typed_ratios_drop_the_case_of_a_roofline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "specmath.toml").write_text('case = "ideal"\nalpha = 0.7\n', encoding="utf-8")
+    status, document, _ = answer("speedup --c .1", capsys)
+    assert (status, document["rows"][0]["case"]) == (0, "ratios")
+
+
 def test_a_typed_draft_drops_the_match_rate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "specmath.toml").write_text('match-rate = 0.3\nalpha = "0.7"\n', encoding="utf-8")
     status, document, _ = answer("speedup --draft 2B", capsys)

@@ -51,6 +51,9 @@ def run(arguments: list[str]) -> int:
             raise
         message, status = _one_line(error, next(iter(defaults.values()), {}))
         _say(f"specmath: error: {message}")
+    else:
+        if status == INTERRUPTED:  # typer turns Ctrl-C into this exit status
+            _say("specmath: error: interrupted; what was written to stdout is incomplete")
     return status if isinstance(status, int) else 0
 
 

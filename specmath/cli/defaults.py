@@ -28,7 +28,7 @@ _RATIOS = tuple(field.name for field in fields(RatioOptions))
 _HARDWARE = tuple(field.name for options in (DeviceOptions, PairOptions) for field in fields(options))
 _DROPS = (
     (LAWS, (*LAWS, *REFINEMENTS)),
-    (_RATIOS, _HARDWARE),
+    (_RATIOS, (*_HARDWARE, "case")),
     (_HARDWARE, _RATIOS),
     (("draft",), ("match_rate",)),
     (("match_rate",), ("draft", "draft_tp")),
