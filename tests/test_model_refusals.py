@@ -232,3 +232,9 @@ def test_a_sibling_that_cannot_be_read_is_not_passed_over(tmp_path: Path) -> Non
     (tmp_path / "hf_quant_config.json").symlink_to(tmp_path / "nowhere")
     with pytest.raises(AccessError, match="hf_quant_config"):
         load_model(str(tmp_path))
+
+
+@pytest.mark.parametrize("kv_heads", [3, 16])
+def test_kv_heads_divide_the_heads(kv_heads: int) -> None:
+    with pytest.raises(DataError, match=f"must divide the 8 attention heads, got {kv_heads}"):
+        read({**LLAMA, "num_key_value_heads": kv_heads})

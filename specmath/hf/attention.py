@@ -16,6 +16,8 @@ _ATTN = "self_attn"
 def grouped(fields: Fields, name: str = "full", window: int | None = None) -> Part:
     """Multi-head, grouped or multi-query attention, whole or inside a window."""
     heads, kv_heads = fields.count("n_heads"), fields.count("n_kv_heads")
+    if heads % kv_heads:
+        raise fields.error("n_kv_heads", f"must divide the {heads} attention heads, got {kv_heads}")
     width, value_width = fields.count("head_dim"), fields.count("v_head_dim")
     borrows = fields.flag("borrows_kv")
     weights = _projections(fields, heads, kv_heads, width, value_width, borrows)
