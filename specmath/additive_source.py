@@ -12,7 +12,7 @@ import numpy.typing as npt
 from specmath.additive import AdditiveCost, critical_context
 from specmath.checks import FloatArray, require_count, require_range
 from specmath.results import Advice, Cell
-from specmath.sources import StepCost
+from specmath.sources import StepCost, unknown_batches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +79,7 @@ class Additive:
         )
 
     def max_batches(self, k: npt.ArrayLike, context: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
-        unknown = np.full(np.broadcast_shapes(np.shape(k), np.shape(context)), np.nan)
-        return unknown, unknown
+        return unknown_batches(k, context)
 
     def critical_context(self, acceptance_length: npt.ArrayLike, k: npt.ArrayLike) -> FloatArray:
         return np.asarray(critical_context(self.cost, acceptance_length, k))

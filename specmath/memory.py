@@ -39,7 +39,7 @@ class Residents:
     @property
     def known(self) -> bool:
         """Whether the target's cache is known: not for a model known by its counts alone."""
-        return self.target.n_layers > 0
+        return not self.target.counts_only
 
     @property
     def free_bytes(self) -> float:

@@ -221,6 +221,11 @@ class ModelShape:
         return dense + sum(group.active_params for group in self.experts)
 
     @property
+    def counts_only(self) -> bool:
+        """Whether nothing but parameter counts is known: no layers, so neither cache nor communication."""
+        return self.n_layers == 0
+
+    @property
     def compute_dtypes(self) -> frozenset[str]:
         """Dtypes of the matrix products: of each group of weights, and of attention."""
         experts = {group.compute_dtype for group in self.experts}

@@ -119,7 +119,7 @@ class ForwardPass:
         self, batch: npt.ArrayLike, tokens: npt.ArrayLike, context: npt.ArrayLike
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         length = require_range("context", context, 0, MAX_TOKENS)
-        if not self.model.n_layers and np.any(length > 0):
+        if self.model.counts_only and np.any(length > 0):
             problem = (
                 f"{self.model.name} is known by its counts alone: only context 0 can be timed; name a model"
             )

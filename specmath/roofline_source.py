@@ -81,13 +81,21 @@ class Roofline:
         self._require_layout()
         self.target_pass(), self.draft_pass()  # refuses a dtype or a link that the part lacks
 
+    @property
+    def _link(self) -> float | None:
+        """The link that was given, else the catalogue's."""
+        given = self.link_bytes_per_s
+        return self.accelerator.link_bytes_per_s if given is None else given
+
     def _require_layout(self) -> None:
-        part, link = self.accelerator, self.link_bytes_per_s or self.accelerator.link_bytes_per_s
-        if self.layout.devices > 1 and self.target.n_layers and link is None:
+        if self.target.counts_only:
+            return
+        part = self.accelerator
+        if self.layout.devices > 1 and self._link is None:
             host = part.host_link_bytes_per_s
             hint = f", such as the {format_quantity(host, 'B/s')} of its host link" if host else ""
             raise InputError("link", f"is missing: no link of {part.name} is known; give one, one way{hint}")
-        if self.layout.ep > 1 and self.target.n_layers and not self.target.experts:
+        if self.layout.ep > 1 and not self.target.experts:
             raise InputError("ep", f"spreads routed experts, and {self.target.name} has none")
 
     @property
@@ -103,20 +111,23 @@ class Roofline:
     @property
     def inputs(self) -> Mapping[str, Cell]:
         layout = {name: getattr(self.layout, name) for name in ("tp", "dp", "ep", "pp")}
+        dtypes = sorted(self.target.compute_dtypes)
         return {
             "hardware": self.accelerator.name,
             "target": self.target.name,
             "draft": None if self.draft is None else self.draft.name,
             **{name: degree if degree > 1 else None for name, degree in layout.items()},
             "draft_tp": self.draft_layout.tp if self.draft_layout.tp > 1 else None,
-            "compute_dtypes": "/".join(sorted(self.target.compute_dtypes)),
+            "compute_dtypes": "/".join(dtypes),
             "target_weight_bytes": self.target.weight_bytes,
             "draft_weight_bytes": None if self.draft is None else self.draft.weight_bytes,
             "kv_bytes_per_token": self.target.kv_bytes_per_token if self.target.has_kv else None,
             "link_bytes_per_s": self.link_bytes_per_s,
             "graph_sizes": brief(np.array(self.efficiency.graph_sizes or [], dtype=np.int64)),
             "match_rate": self.match_rate if self.match_rate < 1 else None,
-            "peak_flops_per_s": self.accelerator.peak(self.target.activation_dtype).flops_per_s,
+            "peak_flops_per_s": brief(
+                np.array([self.accelerator.peak(dtype).flops_per_s for dtype in dtypes])
+            ),
             "memory_bytes_per_s": self.accelerator.memory_bytes_per_s,
         }
 
@@ -133,7 +144,7 @@ class Roofline:
             *(
                 f"{model.name}: {sentence}"
                 for model in models
-                if model.n_layers
+                if not model.counts_only
                 for sentence in model.assumed
             ),
         )
@@ -227,7 +238,7 @@ class Roofline:
         rates = DeviceRates(
             memory_bytes_per_s=self.accelerator.memory_bytes_per_s,
             flops_per_s={dtype: self.accelerator.peak(dtype).flops_per_s for dtype in model.compute_dtypes},
-            link_bytes_per_s=self.link_bytes_per_s or self.accelerator.link_bytes_per_s,
+            link_bytes_per_s=self._link,
         )
         limited = {"": rates, "memory": rates.without_flops(), "compute": rates.without_bytes()}[self.limit]
         # The limits are free of communication: of its bytes and of its latency.

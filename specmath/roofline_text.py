@@ -30,9 +30,9 @@ def roofline_text(part: Accelerator, target: ModelShape) -> str:
 
 def model_texts(models: Sequence[ModelShape]) -> tuple[str, ...]:
     """What a pass of each model reads; models known by their counts share a sentence."""
-    counts = " and ".join(model.name for model in models if not model.n_layers)
+    counts = " and ".join(model.name for model in models if model.counts_only)
     known = "known by parameter counts alone: context 0, no KV cache, no communication"
-    whole = tuple(_model_text(model) for model in models if model.n_layers)
+    whole = tuple(_model_text(model) for model in models if not model.counts_only)
     return (*whole, f"{counts} {known}") if counts else whole
 
 
@@ -76,7 +76,7 @@ def pair_warnings(residents: Residents, *, spans_hosts: bool) -> tuple[Advice, .
         found.append(
             Advice(code="uneven-heads", text=text, remedy="engines refuse this; take a power of two")
         )
-    if spans_hosts and target.n_layers:
+    if spans_hosts and not target.counts_only:
         text = f"{residents.target_layout.devices} devices are priced as if one link joined them all"
         found.append(
             Advice(code="several-hosts", text=text, remedy="give the slowest link between them as --link")

@@ -107,6 +107,12 @@ class BatchSource(StepTimeSource, Protocol):
         """Context from which speculation wins at every batch; NaN where there is none or it is not known."""
 
 
+def unknown_batches(k: npt.ArrayLike, context: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """The largest batches of a source that knows no memory."""
+    unknown = np.full(np.broadcast_shapes(np.shape(k), np.shape(context)), np.nan)
+    return unknown, unknown
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratios:
     """Step costs typed as ratios to the plain step, the textbook's way: v(k) = verify_cost + verify_slope·k.
@@ -182,8 +188,7 @@ class Ratios:
         )
 
     def max_batches(self, k: npt.ArrayLike, context: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
-        unknown = np.full(np.broadcast_shapes(np.shape(k), np.shape(context)), np.nan)
-        return unknown, unknown
+        return unknown_batches(k, context)
 
     def derivation(self, k: int, batch: int, context: float, *, width: int, passes: int) -> tuple[str, ...]:
         cost = self.step_cost(k, batch, context, width=width, passes=passes)

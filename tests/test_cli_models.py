@@ -216,6 +216,7 @@ def test_where_the_draft_runs_and_in_what_the_target_computes_is_said(call: Call
     _, document, _ = call(f"speedup --alpha .7 {PAIR} --quantization fp8")
     assert "the draft runs on 1 of the 4 devices; --draft-tp spreads it" in document["assumptions"]
     assert document["inputs"]["compute_dtypes"] == "bf16/fp8"
+    assert document["inputs"]["peak_flops_per_s"] == [989.4e12, 1978.9e12], "one peak for each dtype"
     _, lookup, _ = call("speedup --alpha .7 --match-rate .5 --target llama-3.1-70b --tp 4")
     assert not any("the draft runs on" in sentence for sentence in lookup["assumptions"])
     assert "1.979 PFLOP/s fp8 dense" in document["assumptions"][0]

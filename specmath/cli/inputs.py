@@ -145,7 +145,7 @@ def roofline(
     if lookup and pair.draft is not None:
         raise InputError("draft", "excludes --match-rate: a lookup draft runs no model")
     target = model("target", given_or(pair.target, DEFAULT_TARGET), device)
-    if not lookup and pair.draft is None and target.n_layers:
+    if not lookup and pair.draft is None and not target.counts_only:
         raise InputError("draft", f"is missing: name the draft of {target.name}, or give --match-rate")
     draft = None if lookup else model("draft", given_or(pair.draft, DEFAULT_DRAFT), device)
     return roofline_cases(
