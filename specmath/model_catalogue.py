@@ -82,7 +82,8 @@ def _packaged(name: str) -> ModelShape:
     entry = catalogue_entry(name)
     shape = model_shape(entry, f"{name}.json", name=name, source=str(entry.get(_SOURCE, "")))
     if released := entry.get(_RELEASED_IN):
-        note = f"Released in {released}, counted in 16 bits: quantise it as {released} for the real sizes."
+        note = f"The checkpoint is released in {released}, which its file does not say: "
+        note += "quantise it so for its real sizes."
         shape = replace(shape, assumed=(note, *shape.assumed))
     return shape
 

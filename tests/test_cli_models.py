@@ -224,7 +224,13 @@ def test_where_the_draft_runs_and_in_what_the_target_computes_is_said(call: Call
 
 def test_a_packaged_file_without_its_quantisation_says_so(call: Call) -> None:
     _, document, _ = call("show model deepseek-v3")
-    assert any("Released in fp8, counted in 16 bits" in sentence for sentence in document["assumptions"])
+    told = (
+        "The checkpoint is released in fp8, which its file does not say: quantise it so for its real sizes."
+    )
+    assert told in document["assumptions"]
+    _, quantised, _ = call("show model deepseek-v3 --quantization fp8")
+    assert quantised["inputs"]["weight_bytes"] < 0.52 * document["inputs"]["weight_bytes"]
+    assert any("Layer weights are counted in fp8" in sentence for sentence in quantised["assumptions"])
 
 
 def test_show_pass_answers_whether_verifying_is_free(call: Call) -> None:
