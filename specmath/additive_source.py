@@ -78,6 +78,17 @@ class Additive:
             overhead=cost.overhead_s / plain_s,
         )
 
+    def step_bounds(
+        self,
+        k: npt.ArrayLike,
+        batch: npt.ArrayLike,
+        context: npt.ArrayLike,
+        *,
+        width: npt.ArrayLike | None = None,
+        passes: npt.ArrayLike | None = None,
+    ) -> None:
+        return None
+
     def max_batches(self, k: npt.ArrayLike, context: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         return unknown_batches(k, context)
 

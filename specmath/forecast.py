@@ -265,9 +265,9 @@ class _Box:
         cost = {name: np.stack([one[name] for one in by_case], axis=-1) for name in by_case[0]}
         plain, speculative = self._max_batches()
         best_k, best_speedup = self._best()
-        unknown = np.full(cost["overhead"].shape, np.nan)
+        low, high = (np.stack([bound[place] for bound in ends], axis=-1) for ends in self._bounds())
         columns: Columns = {
-            "case": np.broadcast_to(_case_names(table.cases), unknown.shape),
+            "case": np.broadcast_to(_case_names(table.cases), low.shape),
             "alpha": _per_case(table.acceptance.alpha[self.laws][law], n_cases),
             "law": _per_case(table.acceptance.labels[self.laws][law], n_cases),
             "k": _per_case(self.ks[k], n_cases),
@@ -278,8 +278,8 @@ class _Box:
             "verify_cost": cost["verify_cost"],
             "overhead": cost["overhead"],
             "speedup": lengths[:, None] / cost["in_plain_steps"],
-            "speedup_low": unknown,
-            "speedup_high": unknown,
+            "speedup_low": lengths[:, None] / high,
+            "speedup_high": lengths[:, None] / low,
             "breakeven_acceptance_length": cost["in_plain_steps"],
             "best_k": best_k[law, batch, context],
             "best_speedup": best_speedup[law, batch, context],
@@ -297,21 +297,31 @@ class _Box:
         return _stacked_steps(self._costs(self.ks))
 
     def _costs(self, k: IntArray) -> list[dict[str, FloatArray]]:
+        names = ("plain_s", "draft_cost", "verify_cost", "overhead", "in_plain_steps")
+        cells, shape = self._cells(k)
+        costs = [case.step_cost(**cells) for case in self.table.cases]
+        return [{name: np.broadcast_to(getattr(cost, name), shape) for name in names} for cost in costs]
+
+    def _bounds(self) -> tuple[list[FloatArray], list[FloatArray]]:
+        """Least and most a step may cost, one array per case; NaN where a case knows no range."""
+        cells, shape = self._cells(self.ks)
+        unknown = (np.full((), np.nan), np.full((), np.nan))
+        bounds = [case.step_bounds(**cells) or unknown for case in self.table.cases]
+        low, high = ([np.broadcast_to(bound[end], shape) for bound in bounds] for end in (0, 1))
+        return low, high
+
+    def _cells(self, k: IntArray) -> tuple[dict[str, Any], tuple[int, ...]]:
+        """Arguments of the step costs of the box at these k, and the shape they broadcast to."""
         axis = self.table.acceptance
         width, passes = axis.widths(k, self.laws), axis.draft_passes(k, self.laws)
-        shape = (max(len(width), len(passes)), k.size, self.batches.size, self.contexts.size)
-        names = ("plain_s", "draft_cost", "verify_cost", "overhead", "in_plain_steps")
-        costs = [
-            case.step_cost(
-                k[:, None, None],
-                self.batches[:, None],
-                self.contexts,
-                width=width[..., None, None],
-                passes=passes[..., None, None],
-            )
-            for case in self.table.cases
-        ]
-        return [{name: np.broadcast_to(getattr(cost, name), shape) for name in names} for cost in costs]
+        cells = {
+            "k": k[:, None, None],
+            "batch": self.batches[:, None],
+            "context": self.contexts,
+            "width": width[..., None, None],
+            "passes": passes[..., None, None],
+        }
+        return cells, (max(len(width), len(passes)), k.size, self.batches.size, self.contexts.size)
 
     def _max_batches(self) -> tuple[FloatArray, FloatArray]:
         """Largest batch of each arm, shape (k, contexts, cases)."""

@@ -207,6 +207,18 @@ class Roofline:
             overhead=np.zeros(()),
         )
 
+    def step_bounds(
+        self,
+        k: npt.ArrayLike,
+        batch: npt.ArrayLike,
+        context: npt.ArrayLike,
+        *,
+        width: npt.ArrayLike | None = None,
+        passes: npt.ArrayLike | None = None,
+    ) -> None:
+        """None: a datasheet does not know how far off it is."""
+        return
+
     def max_batches(self, k: npt.ArrayLike, context: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         plain, speculative = (
             self.residents.max_batch(context),

@@ -85,6 +85,17 @@ class StepTimeSource(Protocol):
         verified; `passes` how often the draft runs, k unless a tree is shallower.
         """
 
+    def step_bounds(
+        self,
+        k: npt.ArrayLike,
+        batch: npt.ArrayLike,
+        context: npt.ArrayLike,
+        *,
+        width: npt.ArrayLike | None = None,
+        passes: npt.ArrayLike | None = None,
+    ) -> tuple[FloatArray, FloatArray] | None:
+        """Least and most that R of the same step may be; None where the source knows no range."""
+
     def max_batches(self, k: npt.ArrayLike, context: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Largest batch that memory holds without and with speculation; NaN where that is not known."""
 
@@ -186,6 +197,17 @@ class Ratios:
             verify_cost=verify if self.match_rate == 1 else self.match_rate * verify + 1 - self.match_rate,
             overhead=np.asarray(self.overhead),
         )
+
+    def step_bounds(
+        self,
+        k: npt.ArrayLike,
+        batch: npt.ArrayLike,
+        context: npt.ArrayLike,
+        *,
+        width: npt.ArrayLike | None = None,
+        passes: npt.ArrayLike | None = None,
+    ) -> None:
+        return None
 
     def max_batches(self, k: npt.ArrayLike, context: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         return unknown_batches(k, context)

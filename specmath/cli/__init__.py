@@ -85,7 +85,7 @@ def _defaults(command: Any, arguments: list[str]) -> dict[str, Any]:
 
 def _one_line(error: BaseException, defaults: dict[str, Any]) -> tuple[str, int]:
     """What an error says, and its exit status; a fault that `specmath.toml` brought in is the file's."""
-    from specmath.cli.inputs import option, parameter
+    from specmath.cli.text import option, parameter
     from specmath.errors import InputError, SpecmathError
 
     if isinstance(error, InputError):

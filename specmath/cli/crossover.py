@@ -37,8 +37,10 @@ def crossover(
 ) -> None:
     """Up to which batch does it pay, and what would turn the answer?"""
     from specmath.axes import parse_axis
-    from specmath.cli.inputs import acceptance_laws, draft_lengths, parse_count, refuse_ratios, roofline
+    from specmath.cli.cases import refuse_ratios, roofline
+    from specmath.cli.laws import acceptance_laws, draft_lengths
     from specmath.cli.output import emit
+    from specmath.cli.text import parse_count
     from specmath.crossovers import find_crossovers
 
     refuse_ratios(ratios, "a crossover")

@@ -2,7 +2,7 @@
 
 A command declares `acceptance: AcceptanceOptions`; `with_options` gives typer one option per field of the
 record and hands the command the filled record. Options stay text here: what they mean is decided in
-`specmath.cli.inputs`, so that `--help` imports neither numpy nor yaml.
+`specmath.cli.laws`, `models` and `cases`, so that `--help` imports neither numpy nor yaml.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def model(
     output: OutputOptions,
 ) -> None:
     """Models: parameters stored, read and multiplied, cache and state, what was assumed."""
-    from specmath.cli.inputs import model as named_model
+    from specmath.cli.models import model as named_model
     from specmath.cli.output import emit
     from specmath.model_tables import list_models, model_sheet
 
@@ -109,16 +109,9 @@ def forward_pass(
     output: OutputOptions,
 ) -> None:
     """One forward pass taken apart: bytes, FLOPs, time and bound of each component."""
-    from specmath.cli.inputs import (
-        accelerator,
-        efficiency,
-        layout,
-        link,
-        model as named_model,
-        parse_count,
-        parse_number,
-    )
+    from specmath.cli.models import accelerator, efficiency, layout, link, model as named_model
     from specmath.cli.output import emit
+    from specmath.cli.text import parse_count, parse_number
     from specmath.pass_table import take_apart
     from specmath.roofline_source import Roofline
 

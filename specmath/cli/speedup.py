@@ -44,14 +44,10 @@ def speedup(
     Numbers may be lists (1,4,16) and ranges (1:256:x2, 0.5:0.9:0.1); several make a table.
     """
     from specmath.axes import parse_axis
-    from specmath.cli.inputs import (
-        acceptance_laws,
-        chosen_cases,
-        draft_lengths,
-        parse_number,
-        step_time_cases,
-    )
+    from specmath.cli.cases import chosen_cases, step_time_cases
+    from specmath.cli.laws import acceptance_laws, draft_lengths
     from specmath.cli.output import emit
+    from specmath.cli.text import parse_number
     from specmath.forecast import forecast_speedup
 
     k_axis = draft_lengths(k, acceptance)

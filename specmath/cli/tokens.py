@@ -22,7 +22,7 @@ def tokens(
 ) -> None:
     """How many tokens does a step yield?"""
     from specmath.axes import parse_axis
-    from specmath.cli.inputs import acceptance_laws, draft_lengths
+    from specmath.cli.laws import acceptance_laws, draft_lengths
     from specmath.cli.output import emit
     from specmath.token_yield import tokens_per_step
 
