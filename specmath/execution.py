@@ -104,6 +104,27 @@ class Efficiency:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostTimes:
+    """What the host takes beside the device, overlapping with nothing. The defaults are the ideal: no time.
+
+    Attributes:
+        plain_step_s: Seconds of scheduling and sampling per plain step, o_ar.
+        speculative_step_s: The same per speculative step, o_sd, drafting aside.
+        draft_pass_s: Seconds per draft pass.
+        lookup_token_s: Seconds per token that a lookup draft proposes.
+    """
+
+    plain_step_s: float = 0.0
+    speculative_step_s: float = 0.0
+    draft_pass_s: float = 0.0
+    lookup_token_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("plain_step_s", "speculative_step_s", "draft_pass_s", "lookup_token_s"):
+            require_range(name, getattr(self, name), 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceRates:
     """What one device does per second.
 
@@ -135,5 +156,7 @@ class DeviceRates:
 
 IDEAL = Efficiency()
 """Datasheet peaks, perfect overlap, no overhead."""
+NO_HOST = HostTimes()
+"""A host that takes no time."""
 ONE_DEVICE = Layout()
 """A model on a single device."""
