@@ -66,7 +66,7 @@ def grid() -> Iterator[str]:
     pair = specmath.roofline_cases(
         specmath.load_hardware("h100-sxm"),
         specmath.model_from_counts("70B"),
-        specmath.model_from_counts("1B"),
+        specmath.DraftModel(specmath.model_from_counts("1B")),
     )
     law = specmath.ConstantAcceptance(alphas)
 
@@ -115,7 +115,7 @@ def roofline() -> Iterator[str]:
     pair = specmath.roofline_cases(
         specmath.load_hardware("h100-sxm"),
         specmath.load_model("qwen3-30b-a3b"),
-        specmath.load_model("qwen3-0.6b"),
+        specmath.DraftModel(specmath.load_model("qwen3-0.6b")),
         layout=specmath.Layout(tp=8),
         efficiency=specmath.Efficiency(sharpness=4),
     )

@@ -22,6 +22,20 @@ if TYPE_CHECKING:
         beta_expected_tokens as beta_expected_tokens,
         expected_tokens as expected_tokens,
     )
+    from specmath.accuracy import (
+        Rerun as Rerun,
+        ScoredGroup as ScoredGroup,
+        rerun_measurements as rerun_measurements,
+    )
+    from specmath.accuracy_tables import (
+        AccuracyTable as AccuracyTable,
+        LeftOutTable as LeftOutTable,
+        PointTable as PointTable,
+        accuracy_table as accuracy_table,
+        left_out_table as left_out_table,
+        point_table as point_table,
+    )
+    from specmath.adaptive import adaptive_acceptance_length as adaptive_acceptance_length
     from specmath.additive import (
         AdditiveBreakeven as AdditiveBreakeven,
         AdditiveCost as AdditiveCost,
@@ -29,6 +43,13 @@ if TYPE_CHECKING:
         critical_context as critical_context,
     )
     from specmath.additive_source import Additive as Additive
+    from specmath.anchors import (
+        Anchored as Anchored,
+        anchored as anchored,
+        leave_one_out as leave_one_out,
+    )
+    from specmath.batch_files import read_batches as read_batches
+    from specmath.batch_policies import PolicyRow as PolicyRow
     from specmath.best_trees import BestTree as BestTree
     from specmath.breakevens import (
         breakeven_acceptance_length as breakeven_acceptance_length,
@@ -47,7 +68,37 @@ if TYPE_CHECKING:
         hardware_names as hardware_names,
         load_hardware as load_hardware,
     )
+    from specmath.comparisons import (
+        Contender as Contender,
+        DrafterComparison as DrafterComparison,
+        compare_drafters as compare_drafters,
+    )
+    from specmath.corrections import (
+        Correction as Correction,
+        Evidence as Evidence,
+        Fit as Fit,
+        Growth as Growth,
+        chosen_correction as chosen_correction,
+        fitted_correction as fitted_correction,
+    )
     from specmath.crossovers import CrossoverTable as CrossoverTable, find_crossovers as find_crossovers
+    from specmath.drafters.assistant import Assistant as Assistant
+    from specmath.drafters.base import Drafter as Drafter, DraftWork as DraftWork
+    from specmath.drafters.block import DFlash as DFlash, Domino as Domino, DSpark as DSpark
+    from specmath.drafters.draft_model import DraftModel as DraftModel
+    from specmath.drafters.eagle import Eagle as Eagle
+    from specmath.drafters.eagle3 import Eagle3 as Eagle3
+    from specmath.drafters.early_exit import EarlyExit as EarlyExit
+    from specmath.drafters.lookup import Lookup as Lookup
+    from specmath.drafters.medusa import Medusa as Medusa
+    from specmath.drafters.methods import (
+        derived_head as derived_head,
+        drafter_of as drafter_of,
+        infer_method as infer_method,
+    )
+    from specmath.drafters.mtp import Mtp as Mtp
+    from specmath.drafters.p_eagle import PEagle as PEagle
+    from specmath.drafters.parallel_model import ParallelModel as ParallelModel
     from specmath.errors import (
         AccessError as AccessError,
         DataError as DataError,
@@ -61,11 +112,22 @@ if TYPE_CHECKING:
         alpha_from_accepted_over_drafted as alpha_from_accepted_over_drafted,
         alpha_from_counters as alpha_from_counters,
     )
+    from specmath.evidence import (
+        MeasuredEvidence as MeasuredEvidence,
+        measured_evidence as measured_evidence,
+    )
     from specmath.execution import (
         IDEAL as IDEAL,
         DeviceRates as DeviceRates,
         Efficiency as Efficiency,
+        HostTimes as HostTimes,
         Layout as Layout,
+    )
+    from specmath.experts import expected_experts as expected_experts
+    from specmath.flips import (
+        Flip as Flip,
+        FlipTable as FlipTable,
+        flip_points as flip_points,
     )
     from specmath.forecast import SpeedupTable as SpeedupTable, forecast_speedup as forecast_speedup
     from specmath.hardware_tables import (
@@ -75,7 +137,26 @@ if TYPE_CHECKING:
         list_hardware as list_hardware,
     )
     from specmath.hf.reader import read_config as read_config
+    from specmath.k_lines import (
+        KLine as KLine,
+        k_line as k_line,
+    )
     from specmath.laws import AcceptanceLaw as AcceptanceLaw
+    from specmath.measured_speedups import MeasuredSpeedup as MeasuredSpeedup
+    from specmath.measurement_files import (
+        public_measurements as public_measurements,
+        read_measurements as read_measurements,
+    )
+    from specmath.measurements import (
+        Measurement as Measurement,
+        Run as Run,
+        doubts as doubts,
+        paired as paired,
+    )
+    from specmath.measuring import (
+        next_measurement as next_measurement,
+        undecided_batch as undecided_batch,
+    )
     from specmath.memory import (
         Residents as Residents,
         sequence_bytes_per_device as sequence_bytes_per_device,
@@ -98,6 +179,22 @@ if TYPE_CHECKING:
         model_sheet as model_sheet,
     )
     from specmath.pass_table import PassTable as PassTable, take_apart as take_apart
+    from specmath.policies import (
+        best_static_k as best_static_k,
+        mixed_speedup as mixed_speedup,
+        plain_time_shares as plain_time_shares,
+        schedule_regret as schedule_regret,
+        tier_ks as tier_ks,
+    )
+    from specmath.profile_catalogue import load_profile as load_profile, profile_names as profile_names
+    from specmath.profile_tables import (
+        ProfileList as ProfileList,
+        ProfileSheet as ProfileSheet,
+        list_profiles as list_profiles,
+        profile_sheet as profile_sheet,
+    )
+    from specmath.profiled_source import Profiled as Profiled, forecast_cases as forecast_cases
+    from specmath.profiles import Constant as Constant, Profile as Profile
     from specmath.ratios import (
         best_k as best_k,
         compute_bound_speedup as compute_bound_speedup,
@@ -111,18 +208,35 @@ if TYPE_CHECKING:
         step_cost as step_cost,
     )
     from specmath.results import Advice as Advice, Result as Result
-    from specmath.roofline import (
-        ForwardPass as ForwardPass,
-        PassPart as PassPart,
-        expected_experts as expected_experts,
-    )
+    from specmath.roofline import ForwardPass as ForwardPass, PassPart as PassPart
     from specmath.roofline_source import Roofline as Roofline, roofline_cases as roofline_cases
+    from specmath.run_files import (
+        RunDefaults as RunDefaults,
+        read_runs as read_runs,
+    )
+    from specmath.schedule import ScheduleTable as ScheduleTable, plan_schedule as plan_schedule
+    from specmath.scoring import (
+        Score as Score,
+        anchored_predictions as anchored_predictions,
+        left_out_line as left_out_line,
+        left_out_ranges as left_out_ranges,
+        range_floor as range_floor,
+        score_predictions as score_predictions,
+    )
+    from specmath.setups import (
+        Prediction as Prediction,
+        predictions as predictions,
+        profiled_of as profiled_of,
+        roofline_of as roofline_of,
+        textbook_speedup as textbook_speedup,
+    )
     from specmath.sources import (
         BatchSource as BatchSource,
         Ratios as Ratios,
         StepCost as StepCost,
         StepTimeSource as StepTimeSource,
     )
+    from specmath.strata import evidence_for as evidence_for, evidence_of as evidence_of
     from specmath.tables import save as save, write as write
     from specmath.token_yield import TokenTable as TokenTable, tokens_per_step as tokens_per_step
     from specmath.trees import RankedTree as RankedTree, best_tree as best_tree, uniform_tree as uniform_tree
@@ -142,8 +256,21 @@ _HOMES = {
         "beta_expected_tokens",
         "expected_tokens",
     ),
+    "accuracy": ("Rerun", "ScoredGroup", "rerun_measurements"),
+    "accuracy_tables": (
+        "AccuracyTable",
+        "LeftOutTable",
+        "PointTable",
+        "accuracy_table",
+        "left_out_table",
+        "point_table",
+    ),
+    "adaptive": ("adaptive_acceptance_length",),
     "additive": ("AdditiveBreakeven", "AdditiveCost", "additive_breakeven", "critical_context"),
     "additive_source": ("Additive",),
+    "anchors": ("Anchored", "anchored", "leave_one_out"),
+    "batch_files": ("read_batches",),
+    "batch_policies": ("PolicyRow",),
     "best_trees": ("BestTree",),
     "breakevens": (
         "breakeven_acceptance_length",
@@ -158,19 +285,42 @@ _HOMES = {
         "verify_bound_batch",
     ),
     "catalogue": ("hardware_catalogue", "hardware_names", "load_hardware"),
+    "corrections": ("Correction", "Evidence", "Fit", "Growth", "chosen_correction", "fitted_correction"),
+    "comparisons": ("Contender", "DrafterComparison", "compare_drafters"),
     "crossovers": ("CrossoverTable", "find_crossovers"),
     "errors": ("AccessError", "DataError", "InputError", "SpecmathError", "UnknownNameError"),
+    "drafters.assistant": ("Assistant",),
+    "drafters.base": ("DraftWork", "Drafter"),
+    "drafters.block": ("DFlash", "DSpark", "Domino"),
+    "drafters.draft_model": ("DraftModel",),
+    "drafters.eagle": ("Eagle",),
+    "drafters.eagle3": ("Eagle3",),
+    "drafters.early_exit": ("EarlyExit",),
+    "drafters.lookup": ("Lookup",),
+    "drafters.medusa": ("Medusa",),
+    "drafters.methods": ("derived_head", "drafter_of", "infer_method"),
+    "drafters.mtp": ("Mtp",),
+    "drafters.p_eagle": ("PEagle",),
+    "drafters.parallel_model": ("ParallelModel",),
     "estimation": (
         "CounterEstimate",
         "alpha_from_acceptance_length",
         "alpha_from_accepted_over_drafted",
         "alpha_from_counters",
     ),
-    "execution": ("DeviceRates", "Efficiency", "IDEAL", "Layout"),
+    "evidence": ("MeasuredEvidence", "measured_evidence"),
+    "experts": ("expected_experts",),
+    "execution": ("DeviceRates", "Efficiency", "HostTimes", "IDEAL", "Layout"),
+    "flips": ("Flip", "FlipTable", "flip_points"),
     "forecast": ("SpeedupTable", "forecast_speedup"),
     "hardware_tables": ("HardwareList", "HardwareSheet", "hardware_sheet", "list_hardware"),
     "hf.reader": ("read_config",),
+    "k_lines": ("KLine", "k_line"),
     "laws": ("AcceptanceLaw",),
+    "measured_speedups": ("MeasuredSpeedup",),
+    "measurement_files": ("public_measurements", "read_measurements"),
+    "measurements": ("Measurement", "Run", "doubts", "paired"),
+    "measuring": ("next_measurement", "undecided_batch"),
     "memory": ("Residents", "sequence_bytes_per_device", "weight_bytes_per_device"),
     "mixtures": ("ContextAcceptance", "LookupAcceptance"),
     "model": ("AttentionGroup", "ExpertGroup", "ModelShape", "StateGroup", "WeightGroup"),
@@ -178,6 +328,11 @@ _HOMES = {
     "model_counts": ("counts_model", "model_from_counts"),
     "model_tables": ("ModelList", "ModelSheet", "list_models", "model_sheet"),
     "pass_table": ("PassTable", "take_apart"),
+    "policies": ("best_static_k", "mixed_speedup", "plain_time_shares", "schedule_regret", "tier_ks"),
+    "profile_catalogue": ("load_profile", "profile_names"),
+    "profile_tables": ("ProfileList", "ProfileSheet", "list_profiles", "profile_sheet"),
+    "profiled_source": ("Profiled", "forecast_cases"),
+    "profiles": ("Constant", "Profile"),
     "ratios": (
         "best_k",
         "compute_bound_speedup",
@@ -191,9 +346,21 @@ _HOMES = {
         "step_cost",
     ),
     "results": ("Advice", "Result"),
-    "roofline": ("ForwardPass", "PassPart", "expected_experts"),
+    "roofline": ("ForwardPass", "PassPart"),
     "roofline_source": ("Roofline", "roofline_cases"),
+    "schedule": ("ScheduleTable", "plan_schedule"),
+    "run_files": ("RunDefaults", "read_runs"),
+    "scoring": (
+        "Score",
+        "anchored_predictions",
+        "left_out_line",
+        "left_out_ranges",
+        "range_floor",
+        "score_predictions",
+    ),
+    "setups": ("Prediction", "predictions", "profiled_of", "roofline_of", "textbook_speedup"),
     "sources": ("BatchSource", "Ratios", "StepCost", "StepTimeSource"),
+    "strata": ("evidence_for", "evidence_of"),
     "tables": ("save", "write"),
     "token_yield": ("TokenTable", "tokens_per_step"),
     "trees": ("RankedTree", "best_tree", "uniform_tree"),

@@ -31,6 +31,7 @@ class Additive:
     warnings: ClassVar[tuple[Advice, ...]] = ()
     ridge_tokens: ClassVar[float] = float("nan")
     match_rate: ClassVar[float] = 1.0
+    max_k: ClassVar[int | None] = None
 
     @property
     def basis(self) -> str:
@@ -88,6 +89,9 @@ class Additive:
         passes: npt.ArrayLike | None = None,
     ) -> None:
         return None
+
+    def warnings_at(self, k: int, batch: npt.ArrayLike, undecided: int) -> tuple[Advice, ...]:
+        return ()
 
     def max_batches(self, k: npt.ArrayLike, context: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         return unknown_batches(k, context)

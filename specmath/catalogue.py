@@ -1,34 +1,25 @@
 """From hardware.yaml, and the user's own files over it, to records.
 
-Three layers, the later one wins: the packaged catalogue, the files named in `$SPECMATH_HARDWARE`, the file
-given in the call. An entry replaces the entry of its name whole, unless it says `base: NAME` and so starts
+An entry replaces the entry of its name whole, unless it says `base: NAME` and so starts
 from the fields of another. The packaged file is parsed whole, but only the entries asked for become records;
 a user's file is checked whole, so that a slip shows before it is needed.
 """
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from specmath.accelerator import Accelerator, Measurement, Source
-from specmath.errors import AccessError, InputError, UnknownNameError, shown, shown_path
+from specmath.catalogue_files import Layer, catalogue_layers, cited, normalised
+from specmath.errors import InputError, UnknownNameError, shown
 
 if TYPE_CHECKING:
     from specmath.strict_yaml import Fields
 
-ENVIRONMENT_VARIABLE: Final = "SPECMATH_HARDWARE"
-"""Overlay files, separated as in PATH. `_overlay_paths` reads it, nothing else in specmath does."""
-
-SCHEMA_VERSION: Final = 1
-MAX_ENTRIES: Final = 2_000  # of one file
 MAX_BASES: Final = 16  # from an entry to its base, the base of that, and so on, in one file
 MAX_CANDIDATES: Final = 12
-_TOP_KEYS: Final = ("schema_version", "accelerators", "sources")
 _ENTRY_KEYS: Final = (
     *("title", "aliases", "base", "vendor", "kind", "form_factor", "release_year"),
     *("peak_flops_per_s", "fp16_accumulate_flops_per_s", "memory", "llc_bytes", "compute_units"),
@@ -97,13 +88,6 @@ def hardware_catalogue(*, hardware_file: str | Path | None = None) -> dict[str, 
     return {name: catalogue.accelerator(name) for name in catalogue.entries}
 
 
-class _Layer(NamedTuple):
-    """One file: its entries by name, its sources by key."""
-
-    entries: Mapping[str, Fields]
-    sources: Mapping[str, Source]
-
-
 class _Entry(NamedTuple):
     """The keys of an accelerator, those of its base included, and the sources that they may cite."""
 
@@ -120,7 +104,7 @@ class _Catalogue:
         self._aliases: dict[str, list[str]] = {}  # by name
         self._sources: dict[str, Source] = {}
 
-    def add(self, layer: _Layer) -> None:
+    def add(self, layer: Layer) -> None:
         """Put a file on top of those already there."""
         self._known |= _known_names(layer, self.entries)
         self._aliases = {}
@@ -137,9 +121,9 @@ class _Catalogue:
 
     def resolved(self, name: str) -> str:
         """The name in the catalogue of what was typed."""
-        if known := self._known.get(_normalised(name)):
+        if known := self._known.get(normalised(name)):
             return known[0]
-        candidates = self._candidates(set(_normalised(name).split("-")))
+        candidates = self._candidates(set(normalised(name).split("-")))
         if not candidates:
             raise UnknownNameError("hardware", name, self._known)
         more = len(candidates) - MAX_CANDIDATES
@@ -149,7 +133,7 @@ class _Catalogue:
     def _candidates(self, words: set[str]) -> list[str]:
         """The parts that a short name may mean: each of its words begins a word of their names or title."""
         spoken = {
-            name: set(_normalised(entry.fields.optional_text("title") or "").split("-"))
+            name: set(normalised(entry.fields.optional_text("title") or "").split("-"))
             for name, entry in self.entries.items()
         }
         for known, (name, _) in self._known.items():
@@ -162,7 +146,7 @@ class _Catalogue:
             if all(any(known.startswith(word) for known in known_words) for word in words)
         ]
 
-    def _with_base(self, name: str, layer: _Layer, trail: tuple[str, ...] = ()) -> Fields:
+    def _with_base(self, name: str, layer: Layer, trail: tuple[str, ...] = ()) -> Fields:
         fields = layer.entries[name]
         if "base" not in fields:
             return fields
@@ -185,78 +169,27 @@ class _Catalogue:
 
 def _catalogue(hardware_file: str | Path | None) -> _Catalogue:
     catalogue = _Catalogue()
-    catalogue.add(_packaged())
-    for path, given_by in _overlay_paths(hardware_file):
-        layer = _layer(path, given_by)
+    packaged, *overlays = catalogue_layers(hardware_file)
+    catalogue.add(packaged)
+    for layer in overlays:
         catalogue.add(layer)
         for name in layer.entries:
             catalogue.accelerator(name)  # checks it
     return catalogue
 
 
-def _overlay_paths(hardware_file: str | Path | None) -> list[tuple[Path, str]]:
-    """The user's files, lowest first, each with the way it was given."""
-    listed = os.environ.get(ENVIRONMENT_VARIABLE, "").split(os.pathsep)
-    paths = [(path, f"; named in ${ENVIRONMENT_VARIABLE}") for path in listed if path.strip()]
-    if hardware_file == "":
-        raise AccessError(shown_path(""), "is no path; name a YAML file")
-    if hardware_file is not None:
-        paths.append((str(hardware_file), ""))
-    # pathlib raises for an unknown ~user; os.path leaves it as it is, which then is no file
-    return [(Path(os.path.expanduser(path)), given_by) for path, given_by in paths]  # noqa: PTH111
-
-
-@cache
-def _packaged() -> _Layer:
-    """The catalogue that comes with specmath: beside this file when installed, else atop the checkout."""
-    package = Path(__file__).parent
-    beside = package / "hardware.yaml"
-    return _layer(beside if beside.is_file() else package.parent / "hardware.yaml", "")
-
-
-def _layer(path: Path, given_by: str) -> _Layer:
-    from specmath.strict_yaml import read_yaml  # imports yaml: only where a catalogue is read
-
-    try:
-        top = read_yaml(path)
-    except AccessError as error:
-        raise AccessError(error.where, error.problem + given_by) from error
-    top.only(_TOP_KEYS)
-    if "schema_version" in top and top.number("schema_version") != SCHEMA_VERSION:
-        raise top.error("schema_version", f"must be {SCHEMA_VERSION}, got {top.text('schema_version')}")
-    listed, sources = top.section("accelerators"), top.optional_section("sources")
-    if len(listed) > MAX_ENTRIES:
-        raise top.error("accelerators", f"must be at most {MAX_ENTRIES}, got {len(listed)}; split the file")
-    for name in listed:
-        if name != (plain := _normalised(name)):
-            raise listed.error(name, f"write the name as {plain}" if plain else "needs a letter or digit")
-    return _Layer(
-        entries={name: listed.named(name) for name in listed},
-        sources={key: _source(key, sources.section(key)) for key in sources},
-    )
-
-
-def _known_names(layer: _Layer, lower: Mapping[str, _Entry]) -> dict[str, tuple[str, str]]:
+def _known_names(layer: Layer, lower: Mapping[str, _Entry]) -> dict[str, tuple[str, str]]:
     """What `_Catalogue` knows of one file's names; an alias that would hide another name is refused."""
     known = {name: (name, name) for name in layer.entries}
     for name, fields in layer.entries.items():
         for alias in fields.texts("aliases"):
-            key = _normalised(alias)
+            key = normalised(alias)
             if not key:
                 raise fields.error("aliases", f"{shown(alias)} needs a letter or digit")
             if key in known or key in lower:
                 raise fields.error("aliases", f"{shown(alias)} already names {known.get(key, (key,))[0]}")
             known[key] = (name, alias)
     return known
-
-
-def _normalised(name: str) -> str:
-    """Lower case, words joined by single dashes.
-
-    >>> _normalised(" NVIDIA_H100 80GB  (HBM3) ")
-    'nvidia-h100-80gb-hbm3'
-    """
-    return "-".join(re.findall(r"[^\s_\-(),/]+", name.lower()))
 
 
 def _record(name: str, entry: _Entry, aliases: tuple[str, ...]) -> Accelerator:
@@ -277,7 +210,7 @@ def _record(name: str, entry: _Entry, aliases: tuple[str, ...]) -> Accelerator:
             memory_bytes=memory.number("bytes", "B"),
             memory_bytes_per_s=memory.number("bytes_per_s", "B/s"),
             confidence=fields.text("confidence"),
-            sources=tuple(_cited(key, fields, "sources", sources) for key in fields.texts("sources")),
+            sources=tuple(cited(key, fields, "sources", sources) for key in fields.texts("sources")),
             form_factor=fields.optional_text("form_factor"),
             release_year=fields.optional_count("release_year"),
             aliases=aliases,
@@ -293,7 +226,7 @@ def _record(name: str, entry: _Entry, aliases: tuple[str, ...]) -> Accelerator:
             compute_units=fields.optional_count("compute_units"),
             tdp_w=fields.optional_number("tdp_w", "W"),
             usd_per_hour=price.number("usd_per_hour") if price else None,
-            price_source=_cited(price.text("source"), price, "source", sources) if price else None,
+            price_source=cited(price.text("source"), price, "source", sources) if price else None,
             price_date=price.optional_date("date"),
             measured=tuple(_measurement(part, sources) for part in fields.sections("measured")),
             notes=fields.texts("notes"),
@@ -323,24 +256,8 @@ def _measurement(fields: Fields, sources: Mapping[str, Source]) -> Measurement:
     figures = {key: fields.optional_number(key, unit) for key, unit in _MEASURED_UNITS.items()}
     return Measurement(
         what=fields.text("what"),
-        source=_cited(fields.text("source"), fields, "source", sources),
+        source=cited(fields.text("source"), fields, "source", sources),
         dtype=fields.optional_text("dtype"),
         conditions=fields.optional_text("conditions") or "",
         **figures,
     )
-
-
-def _source(key: str, fields: Fields) -> Source:
-    fields.only(("title", "kind", "date"))
-    title, kind, date = fields.text("title"), fields.text("kind"), fields.optional_date("date")
-    try:
-        return Source(key=key, title=title, kind=kind, date=date)
-    except InputError as error:
-        raise fields.error(error.name, error.problem) from error
-
-
-def _cited(key: str, fields: Fields, field: str, sources: Mapping[str, Source]) -> Source:
-    if key not in sources:
-        remedy = f"add it at the end of the file under `sources:`, as `{key[:60]}: {{title: ..., kind: ...}}`"
-        raise fields.error(field, f"{shown(key)} is not a known source; {remedy}")
-    return sources[key]

@@ -1,30 +1,31 @@
-"""Up to which batch does it pay? Ridge, verify-bound and break-even batch, and what would turn the answer."""
+"""Up to which batch does it pay? Ridge, verify-bound and break-even batch, and from which context on."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from specmath.acceptance_axis import AcceptanceAxis
-from specmath.breakevens import (
-    breakeven_alpha,
-    breakeven_draft_cost_from_acceptance_length,
-    breakeven_verify_cost_from_acceptance_length,
-)
+from specmath.breakevens import breakeven_alpha
 from specmath.checks import FloatArray, IntArray, require_count, require_range
+from specmath.critical_contexts import CONTEXT_LIMIT, critical_contexts
+from specmath.crossover_text import told_of_many, told_of_one
+from specmath.flips import Flip, flip_lines, nearest_flips, set_up_flips
 from specmath.laws import AcceptanceLaw
-from specmath.results import CHUNK_ROWS, Advice, Cell, Columns, Result, brief
-from specmath.sources import BatchSource, StepCost
+from specmath.results import Advice, Cell, Columns, Result, brief
+from specmath.sources import BatchSource
+from specmath.winning import Intervals, Progress, SetUps, clipped, wins
 
 SCAN_LIMIT = 4096
 """Largest batch scanned unless the caller says otherwise; engines default to 256–1024 running sequences."""
-SCAN_CELLS = 2_000_000
-"""Cells (rows × batches) scanned at a time."""
+PIECE_ROWS = 16_384
+"""Rows evaluated at a time. A table of one piece is evaluated once and kept; a larger one has no verdict."""
 
 
 def find_crossovers(
@@ -35,6 +36,7 @@ def find_crossovers(
     batch: int = 1,
     context: npt.ArrayLike = 0,
     max_batch: int = SCAN_LIMIT,
+    progress: Progress | None = None,
 ) -> CrossoverTable:
     """The batches at which speculation wins, for every combination of acceptance law, k and context.
 
@@ -48,6 +50,7 @@ def find_crossovers(
         batch: The batch at which the break-even α, E, c and v are taken.
         context: Tokens in the KV cache per sequence, one or many.
         max_batch: Largest batch tried.
+        progress: Called with the rows done and the rows in all while batches are tried.
 
     Raises:
         InputError: for a value out of range, or a k beyond what a law answers for.
@@ -60,6 +63,7 @@ def find_crossovers(
         source=source,
         batch=int(require_count("batch", batch, 1)),
         max_batch=int(require_count("max_batch", max_batch, 1, 2**20)),
+        progress=progress,
     ).checked()
 
 
@@ -69,7 +73,9 @@ class CrossoverTable(Result):
 
     `wins` tells how to read `breakeven_batch`: `below` and `above` it, or None with `always` (at every batch
     tried), `never`, or `within` (several or inner intervals: see `winning_batches`, pairs of first and last).
-    The break-even α, E, c and v hold at `batch`, each with the other three as they are.
+    The break-even α, E, c and v hold at `batch`, each with the other three as they are. Where the source
+    knows a range, `winning_batches_low` and `_high` are those of the dearest and of the cheapest step, and
+    `breakeven_batch_low` and `_high` the lower and the higher of their break-even batches.
     """
 
     schema: ClassVar[str] = "specmath.crossover/1"
@@ -84,12 +90,19 @@ class CrossoverTable(Result):
         "verify_bound_batch",
         "wins",
         "breakeven_batch",
+        "breakeven_batch_low",
+        "breakeven_batch_high",
         "winning_batches",
+        "winning_batches_low",
+        "winning_batches_high",
+        "winning_batches_in_memory",
         "critical_context",
         "max_batch",
         "max_batch_speculative",
         "batch",
         "speedup",
+        "speedup_low",
+        "speedup_high",
         "breakeven_alpha",
         "breakeven_acceptance_length",
         "breakeven_draft_cost",
@@ -102,6 +115,8 @@ class CrossoverTable(Result):
     source: BatchSource
     batch: int
     max_batch: int
+    progress: Progress | None = field(default=None, repr=False, compare=False)
+    _kept: list[Columns] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def checked(self) -> CrossoverTable:
         """The table itself, once the source has answered for a cell: faults show before a row is written."""
@@ -132,6 +147,10 @@ class CrossoverTable(Result):
             *self.source.assumptions,
             *self.acceptance.assumptions,
             f"every batch from 1 to {self.max_batch} is tried; `always` means up to there",
+            "winning batches are those of the step times, whatever fits; those in memory end where "
+            "speculation no longer fits, and there plain decoding still takes more sequences",
+            "the critical context is where E = R in the limit of large batch, memory aside: from there on "
+            f"no batch is too large; sought up to {CONTEXT_LIMIT / 1e6:g} million tokens",
             f"break-even α, E, c and v are those at batch {self.batch}",
         )
 
@@ -142,32 +161,20 @@ class CrossoverTable(Result):
             text="a break-even verify cost below 1 means that no verify cost pays",
             remedy="raise acceptance or lower k or the draft cost",
         )
-        lowest = min(float(np.min(np.asarray(chunk["breakeven_verify_cost"]))) for chunk in self.chunks())
-        return self.source.warnings + ((hopeless,) if lowest < 1 else ())
+        pieces = (self._breakevens(self._set_ups(*span)) for span in self._spans(PIECE_ROWS))
+        lowest = min(float(np.min(np.asarray(piece["breakeven_verify_cost"]))) for piece in pieces)
+        asked = self.source.warnings_at(int(self.k[-1]), self.batch, self.batch)
+        return (*self.source.warnings, *((hopeless,) if lowest < 1 else ()), *asked)
 
     @property
     def verdict(self) -> str:
-        rows = list(self.rows())
-        if len(rows) == 1:
-            return f"{_sentence(rows[0], self.max_batch)}, {self.source.basis}{self._memory_end(rows[0])}"
-        words = [str(row["wins"]) for row in rows]
-        edges = [float(str(row["breakeven_batch"])) for row in rows if row["wins"] == "below"]
-        counts = {word: words.count(word) for word in dict.fromkeys(words) if word != "below"}
-        told = [f"{_WINS[word]} in {count} of {len(rows)} set-ups" for word, count in counts.items()]
-        if edges:
-            low, high = min(edges), max(edges)
-            told.insert(
-                0,
-                f"FASTER below a break-even batch of {low:.1f} to {high:.1f} in {len(edges)} of {len(rows)}",
-            )
-        return f"{', '.join(told)}, {self.source.basis}"
-
-    def _memory_end(self, row: Mapping[str, Cell]) -> str:
-        """Where memory ends the winning batches, as the end of the verdict."""
-        held, intervals = row["max_batch_speculative"], list(row["winning_batches"] or [])  # type: ignore[arg-type]
-        if held is None or not intervals or float(str(held)) >= intervals[-1][1]:
+        if len(self) > PIECE_ROWS:
             return ""
-        return f"; but memory holds {float(str(held)):,.0f} sequences with speculation"
+        rows = list(self.rows())
+        if len(rows) > 1:
+            return told_of_many(rows, self.source.basis)
+        turns = nearest_flips(self._flips())
+        return told_of_one(rows[0], self.max_batch, self.source.basis, turns)
 
     @property
     def derivation(self) -> tuple[str, ...]:
@@ -184,27 +191,50 @@ class CrossoverTable(Result):
         if row["breakeven_batch"] is not None:
             length, edge = row["acceptance_length"], row["breakeven_batch"]
             lines.append(f"a step costs E = {length:.4f} plain steps at batch {edge:.1f}")
-        return tuple(lines)
+        return (*lines, *flip_lines(self._flips(), self.batch))
 
-    def chunks(self, size: int = CHUNK_ROWS) -> Iterator[Columns]:
-        rows = max(1, min(size, SCAN_CELLS // self.max_batch))
-        for start in range(0, len(self), rows):
-            yield self._columns(start, min(start + rows, len(self)))
+    def _flips(self) -> Sequence[Flip]:
+        """What would turn the answer of the first row."""
+        context = float(self.context[0])
+        return set_up_flips(
+            self.acceptance.law(0), int(self.k[0]), self.source, self.batch, context, self.max_batch
+        )
+
+    def chunks(self, size: int = PIECE_ROWS) -> Iterator[Columns]:
+        if len(self) > min(size, PIECE_ROWS):
+            yield from (self._columns(*span) for span in self._spans(min(size, PIECE_ROWS)))
+            return
+        if not self._kept:
+            self._kept.append(self._columns(0, len(self)))
+        yield from self._kept
+
+    def _spans(self, size: int) -> Iterator[tuple[int, int]]:
+        """First row and end of each piece."""
+        for start in range(0, len(self), size):
+            yield start, min(start + size, len(self))
+
+    def _places(self, start: int, stop: int) -> tuple[IntArray, IntArray, IntArray]:
+        law, k, context = np.unravel_index(np.arange(start, stop), self.shape)
+        return law, k, context
+
+    def _set_ups(self, start: int, stop: int) -> SetUps:
+        law, k, context = self._places(start, stop)
+        lengths = self.acceptance.lengths(self.k, self.context, _span(law))
+        widths, passes = self.acceptance.widths(self.k), self.acceptance.draft_passes(self.k)
+        return SetUps(
+            source=self.source,
+            length=lengths[law - law[0], k, context],
+            k=self.k[k],
+            width=widths[law if len(widths) > 1 else 0, k],
+            passes=passes[law if len(passes) > 1 else 0, k],
+            context=self.context[context],
+        )
 
     def _columns(self, start: int, stop: int) -> Columns:
-        law, k_index, context_index = np.unravel_index(np.arange(start, stop), self.shape)
-        some_laws = slice(int(law[0]), int(law[-1]) + 1)
-        lengths = self.acceptance.lengths(self.k, self.context, some_laws)
-        widths, passes = self.acceptance.widths(self.k), self.acceptance.draft_passes(self.k)
-        rows = _Rows(
-            source=self.source,
-            length=lengths[law - law[0], k_index, context_index],
-            k=self.k[k_index],
-            width=widths[law if len(widths) > 1 else 0, k_index],
-            passes=passes[law if len(passes) > 1 else 0, k_index],
-            context=self.context[context_index],
-        )
+        law, k, _ = self._places(start, stop)
+        rows = self._set_ups(start, stop)
         ridge = np.full(stop - start, self.source.ridge_tokens)
+        critical = critical_contexts(self.acceptance, self.k, self.source, _span(law))
         limits = self.source.max_batches(rows.k, rows.context)
         plain, speculative = (np.broadcast_to(limit, rows.k.shape) for limit in limits)
         return {
@@ -216,120 +246,83 @@ class CrossoverTable(Result):
             "acceptance_length": rows.length,
             "ridge_tokens": ridge,
             "verify_bound_batch": ridge / (1 + self.source.match_rate * (rows.width - 1)),
-            **rows.wins(self.max_batch),
-            "critical_context": self.source.critical_context(rows.length, rows.k),
+            **self._winning(rows, speculative, start),
+            "critical_context": critical[law - law[0], k],
             "max_batch": plain,
             "max_batch_speculative": speculative,
-            **rows.breakevens(self.batch),
+            **self._breakevens(rows),
         }
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rows:
-    """The set-ups of some rows, as equally long arrays."""
-
-    source: BatchSource
-    length: FloatArray
-    k: IntArray
-    width: IntArray
-    passes: IntArray
-    context: FloatArray
-
-    def step_cost(self, batch: npt.ArrayLike) -> StepCost:
-        return self.source.step_cost(self.k, batch, self.context, width=self.width, passes=self.passes)
-
-    def wins(self, max_batch: int) -> Columns:
+    def _winning(self, rows: SetUps, held: FloatArray, done: int) -> Columns:
         """The winning batches of each row, and the break-even batch where there is one."""
-        batches = np.arange(1, max_batch + 1)[:, None]
-        pays = self.length > self.step_cost(batches).in_plain_steps
-        intervals = [_intervals(row) for row in pays.T]
-        wins = [_wins(found, max_batch) for found in intervals]
+        found = rows.winning(self.max_batch, self._counter(done))
+        edges = [rows.breakeven_batch(each, self.max_batch, bound) for bound, each in enumerate(found)]
+        unknown: list[None] = [None] * rows.k.size
+        within = [
+            None if math.isnan(limit) else _listed(clipped(each, limit))
+            for each, limit in zip(found[0], held.tolist(), strict=True)
+        ]
+        words = [np.array([wins(one, self.max_batch) for one in each]) for each in found]
+        ranged = len(found) > 1
+        low, high = _edge_range(edges[1:], words[1:]) if ranged else (unknown, unknown)
         return {
-            "wins": wins,
-            "breakeven_batch": self._breakeven_batch(intervals, wins),
-            "winning_batches": [[list(pair) for pair in found] for found in intervals],
+            "wins": words[0].tolist(),
+            "breakeven_batch": edges[0],
+            "breakeven_batch_low": low,
+            "breakeven_batch_high": high,
+            "winning_batches": [_listed(each) for each in found[0]],
+            "winning_batches_low": [_listed(each) for each in found[2]] if ranged else unknown,
+            "winning_batches_high": [_listed(each) for each in found[1]] if ranged else unknown,
+            "winning_batches_in_memory": within,
         }
 
-    def _breakeven_batch(self, intervals: list[list[tuple[int, int]]], wins: list[str]) -> FloatArray:
-        """The real batch at which S = 1, bisected between a winning and a losing neighbour."""
-        winning = np.array([_edge(found, word) for found, word in zip(intervals, wins, strict=True)])
-        losing = winning + np.where(np.array(wins) == "above", -1.0, 1.0)
-        known = np.isin(wins, ("below", "above"))
-        for _ in range(60):  # halves an interval of width 1 down to rounding
-            middle = np.where(known, (winning + losing) / 2, 1.0)
-            pays = self.length > self.step_cost(middle).in_plain_steps
-            winning, losing = np.where(pays, middle, winning), np.where(pays, losing, middle)
-        return np.where(known, winning, np.nan)
+    def _counter(self, done: int) -> Callable[[int], None]:
+        """Counts rows on from `done` for whoever watches."""
+        watch, total = self.progress, len(self)
+        if watch is None:
+            return lambda _: None
+        count = itertools.count(done + 1)
+        return lambda _: watch(next(count), total)
 
-    def breakevens(self, batch: int) -> Columns:
+    def _breakevens(self, rows: SetUps) -> Columns:
         """What each of α, E, c and v would have to be for S = 1 at this batch, the others as they are."""
-        cost = self.step_cost(batch)
-        needed = cost.in_plain_steps
-        ratios = {"draft_cost": cost.draft_cost, "verify_cost": cost.verify_cost, "overhead": cost.overhead}
-        one_alpha = (self.width == self.k + 1) & (self.source.match_rate == 1)  # trees and lookups have none
+        cost, length, k = rows.step_cost(self.batch), rows.length, rows.k
+        needed, *bounds = rows.steps(self.batch)
+        least, most = bounds or (np.nan, np.nan)
+        passes = np.broadcast_to(cost.draft_passes, k.shape)
+        each = np.where(passes > 0, passes, np.nan)
+        ratios = {"verify_cost": cost.verify_cost, "overhead": cost.overhead}
+        ratios["draft_cost"] = cost.draft_cost * passes / k  # spread over k where one pass drafts them all
+        one_alpha = (rows.width == k + 1) & (self.source.match_rate == 1)  # trees and lookups have none
         return {
-            "batch": np.full(self.k.size, batch),
-            "speedup": self.length / needed,
-            "breakeven_alpha": np.where(one_alpha, breakeven_alpha(self.k, **ratios), np.nan),
+            "batch": np.full(k.size, self.batch),
+            "speedup": length / needed,
+            "speedup_low": length / most,
+            "speedup_high": length / least,
+            "breakeven_alpha": np.where(one_alpha, breakeven_alpha(k, **ratios), np.nan),
             "breakeven_acceptance_length": needed,
-            "breakeven_draft_cost": np.asarray(
-                breakeven_draft_cost_from_acceptance_length(
-                    self.length, self.passes, verify_cost=cost.verify_cost, overhead=cost.overhead
-                )
-            ),
-            "breakeven_verify_cost": np.asarray(
-                breakeven_verify_cost_from_acceptance_length(
-                    self.length, self.passes, draft_cost=cost.draft_cost, overhead=cost.overhead
-                )
-            ),
+            "breakeven_draft_cost": (length - cost.verify_cost - cost.overhead) / each,
+            "breakeven_verify_cost": length - cost.draft_cost * passes - cost.overhead,
         }
 
 
-_WINS = {
-    "always": "FASTER at every batch",
-    "never": "SLOWER at every batch",
-    "above": "FASTER above a break-even batch",
-    "within": "FASTER at some batches",
-}
+def _edge_range(
+    edges: Sequence[FloatArray], words: Sequence[npt.NDArray[np.str_]]
+) -> tuple[FloatArray, FloatArray]:
+    """The lower and the higher break-even batch of the cheapest and the dearest step; NaN where one is none.
 
-
-def _intervals(winning: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """First and last batch of each run of wins; element 0 is batch 1.
-
-    >>> _intervals(np.array([True, True, False, True]))
-    [(1, 2), (4, 4)]
+    Below its break-even batch a dearer step wins up to a lower one, above it from a higher one on.
     """
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], winning, [False]])))
-    return [(int(first) + 1, int(last)) for first, last in zip(edges[::2], edges[1::2], strict=True)]
+    (cheap, dear), (at_best, at_worst) = edges, words
+    low = np.where(at_worst == "below", dear, np.where(at_best == "above", cheap, np.nan))
+    high = np.where(at_best == "below", cheap, np.where(at_worst == "above", dear, np.nan))
+    return low, high
 
 
-def _wins(intervals: list[tuple[int, int]], max_batch: int) -> str:
-    if not intervals:
-        return "never"
-    first, last = intervals[0]
-    if len(intervals) > 1 or (first > 1 and last < max_batch):
-        return "within"
-    if first > 1:
-        return "above"
-    return "always" if last == max_batch else "below"
+def _span(places: IntArray) -> slice:
+    """From the first to the last of some rising places."""
+    return slice(int(places[0]), int(places[-1]) + 1)
 
 
-def _edge(intervals: list[tuple[int, int]], wins: str) -> float:
-    """The winning batch next to the break-even batch; 1 where there is none to seek."""
-    if wins == "below":
-        return float(intervals[0][1])
-    return float(intervals[0][0]) if wins == "above" else 1.0
-
-
-def _sentence(row: Mapping[str, Cell], max_batch: int) -> str:
-    """The answer of one row in words."""
-    wins, at = row["wins"], row["breakeven_batch"]
-    if wins == "never":
-        return f"SLOWER at every batch up to {max_batch}"
-    if wins == "always":
-        return f"FASTER at every batch up to {max_batch}"
-    if wins == "within":
-        intervals: Any = row["winning_batches"]
-        told = ", ".join(f"{first}–{last}" if first < last else f"{first}" for first, last in intervals)
-        return f"FASTER at batch {told} only"
-    return f"FASTER {wins} batch {at:.1f}, SLOWER {'above' if wins == 'below' else 'below'} it"
+def _listed(intervals: Intervals) -> list[Cell]:
+    return [list(pair) for pair in intervals]

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,14 +19,18 @@ from specmath.acceptance_axis import AcceptanceAxis
 from specmath.checks import FloatArray, IntArray, require_count, require_range
 from specmath.errors import InputError
 from specmath.laws import AcceptanceLaw
+from specmath.measuring import undecided_batch
 from specmath.results import CHUNK_ROWS, Advice, Cell, Columns, Result, brief
 from specmath.sources import StepTimeSource
+from specmath.speedup_grid import GridBox
 from specmath.verdicts import REPEAT_NOISE, judgement, told_along
 
 BEST_K_LIMIT = 16
 """Longest draft tried when the best k is sought; engines seldom draft further."""
 MAX_BATCH = 10**9
 """Most sequences in a pass that are taken for more than a slip."""
+KEPT_ROWS = 1_000
+"""Rows up to which a table keeps what it has evaluated."""
 VERDICT_ROWS = 100_000
 """Rows up to which the verdict counts wins and losses; beyond, evaluating the grid twice is not worth it."""
 
@@ -78,8 +82,9 @@ def forecast_speedup(
 class SpeedupTable(Result):
     """Speed-ups over the grid laws × k × batch × context, one row per case, the cases running fastest.
 
-    `speedup_low` and `speedup_high` do not exist for a datasheet roofline or for typed ratios: neither
-    knows how far off it is. `draft_s` is one draft pass; `step_s` the whole speculative step.
+    `speedup_low` and `speedup_high` are the range of a profile or of a measurement. They do not exist for a
+    datasheet roofline or for typed ratios: neither knows how far off it is. `draft_s` is one draft pass;
+    `step_s` the whole speculative step.
     """
 
     schema: ClassVar[str] = "specmath.speedup/1"
@@ -113,6 +118,7 @@ class SpeedupTable(Result):
     batch: IntArray
     context: FloatArray
     cases: tuple[StepTimeSource, ...]
+    _kept: dict[str, Columns] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def shape(self) -> tuple[int, int, int, int, int]:
@@ -135,13 +141,23 @@ class SpeedupTable(Result):
     def assumptions(self) -> tuple[str, ...]:
         sentences = [*self.cases[0].assumptions, *self.acceptance.assumptions]
         sentences += [sentence for case in self.cases[1:] for sentence in case.assumptions]
-        sentences.append(f"the best k is sought from 0 (off, speed-up 1) to {self._best_k_limit}")
+        sentences.append(f"the best k is sought from 0 (off, speed-up 1) to {self.best_k_limit}")
         return tuple(dict.fromkeys(sentences))
 
     @property
     def warnings(self) -> tuple[Advice, ...]:
         found = [advice for case in self.cases for advice in case.warnings]
+        found += self.cases[0].warnings_at(int(self.k[-1]), self.batch, self._undecided_batch)
         return tuple(dict.fromkeys([*self._misfits(), *found]))
+
+    @property
+    def _undecided_batch(self) -> int:
+        """The batch whose verdict is the least certain."""
+        if len(self) > VERDICT_ROWS or self.batch.size == 1:
+            return int(self.batch[0])
+        value, low, high = (np.concatenate(parts) for parts in zip(*self._leading(), strict=True))
+        batches = np.broadcast_to(self.batch[:, None], self.shape[:-1]).ravel()
+        return undecided_batch(batches, np.fmin(value, low), np.fmax(value, high))
 
     def checked(self) -> SpeedupTable:
         """The table itself, once every case has answered for a cell: faults show before a row is written."""
@@ -152,25 +168,26 @@ class SpeedupTable(Result):
     def speedups(self) -> FloatArray:
         """The speed-ups alone, all in memory, of shape `shape`: for a plot, or where speed matters."""
         lengths = self.acceptance.lengths(self.k, self.context)
-        return lengths[:, :, None, :, None] / _Box(self, [slice(None)] * 4).steps()
+        return lengths[:, :, None, :, None] / GridBox(self, [slice(None)] * 4).steps()
 
     @property
     def lowest(self) -> float:
-        """The smallest speed-up of the leading case over the whole grid."""
-        return min(float(np.min(leading)) for leading in self._leading())
+        """The smallest speed-up of the leading case over the grid: the low end where there is a range."""
+        return min(float(np.min(np.fmin(value, low))) for value, low, _ in self._leading())
 
     @property
     def verdict(self) -> str:
         if len(self) > VERDICT_ROWS:
             return ""
-        leading = np.concatenate(list(self._leading()))
-        words = [judgement(float(value)) for value in leading]
-        low, high = (f"{value:.2f}×" for value in (leading.min(), leading.max()))
-        span = low if low == high else f"{low} to {high}"
+        value, low, high = (np.concatenate(parts) for parts in zip(*self._leading(), strict=True))
+        words = [judgement(*ends) for ends in zip(value.tolist(), low.tolist(), high.tolist(), strict=True)]
         told = words[0] if len(set(words)) == 1 else told_along(words, self._varying_axis())
-        noise = f" (too close: within {REPEAT_NOISE:.0%} of 1, what a repeated measurement may differ by)"
         fits = "" if self._fits else "DOES NOT FIT; if it did, "
-        return f"{fits}{told}: {span} {self.cases[0].basis}{noise if 'TOO CLOSE TO CALL' in words else ''}"
+        ranged = bool(np.isfinite(low).any())
+        span = f"{_span(value)}{f', range {_span(low, high)},' if ranged else ''}"
+        noise = f" (too close: within {REPEAT_NOISE:.0%} of 1, what a repeated measurement may differ by)"
+        close = noise if "TOO CLOSE TO CALL" in words and not ranged else ""
+        return f"{fits}{told}: {span} {self.cases[0].basis}{close}"
 
     @property
     def _fits(self) -> bool:
@@ -199,12 +216,17 @@ class SpeedupTable(Result):
         return tuple(lines)
 
     def chunks(self, size: int = CHUNK_ROWS) -> Iterator[Columns]:
+        if len(self) <= min(size, KEPT_ROWS):  # a verdict, its warnings and the rows ask for the same
+            if not self._kept:
+                self._kept["all"] = GridBox.columns_of(self, 0, len(self) // len(self.cases))
+            yield self._kept["all"]
+            return
         n_cases = len(self.cases)
         for start in range(0, len(self), size):
             stop = min(start + size, len(self))
             first, last = start // n_cases, -(-stop // n_cases)  # whole cells, then cut
             cut = slice(start - first * n_cases, stop - first * n_cases)
-            columns = _Box.columns_of(self, first, last)
+            columns = GridBox.columns_of(self, first, last)
             yield {key: np.asarray(column)[cut] for key, column in columns.items()}
 
     def _misfits(self) -> Iterator[Advice]:
@@ -223,134 +245,21 @@ class SpeedupTable(Result):
                     code="batch-does-not-fit", text=f"batch {batch:,} does not fit: {held}", remedy=remedy
                 )
 
-    def _leading(self) -> Iterator[FloatArray]:
-        """Speed-ups of the leading case, a chunk of the grid at a time."""
-        stride = len(self.cases)
+    def _leading(self) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
+        """Speed-ups of the leading case and the ends of their range, a chunk of the grid at a time."""
+        stride, keys = len(self.cases), ("speedup", "speedup_low", "speedup_high")
         for chunk in self.chunks(CHUNK_ROWS // stride * stride):
-            yield np.asarray(chunk["speedup"])[::stride]
+            value, low, high = (np.asarray(chunk[key])[::stride] for key in keys)
+            yield value, low, high
 
     @property
-    def _best_k_limit(self) -> int:
-        return min(max(BEST_K_LIMIT, int(self.k.max())), self.acceptance.max_k)
+    def best_k_limit(self) -> int:
+        """Longest draft among which the best k is sought."""
+        longest = [case.max_k for case in self.cases if case.max_k is not None]
+        return min(max(BEST_K_LIMIT, int(self.k.max())), self.acceptance.max_k, *longest)
 
 
-class _Box:
-    """The part of a grid that holds some consecutive cells, and the look-up of their rows in it.
-
-    Acceptance lengths of the box have shape (laws, k, contexts); step costs, one record per case, broadcast
-    to (laws, k, batches, contexts), with one entry for all laws unless trees are among them. A box is hardly
-    larger than its cells, since these run through the grid in order.
-    """
-
-    def __init__(self, table: SpeedupTable, spans: Sequence[slice]) -> None:
-        self.table = table
-        self.laws, ks, batches, contexts = spans
-        self.ks, self.batches, self.contexts = table.k[ks], table.batch[batches], table.context[contexts]
-
-    @classmethod
-    def columns_of(cls, table: SpeedupTable, first: int, last: int) -> Columns:
-        """The rows of cells first … last of the table, a row per case, by column."""
-        cells = np.unravel_index(np.arange(first, last), table.shape[:-1])
-        spans = [slice(int(index.min()), int(index.max()) + 1) for index in cells]
-        inside = [index - span.start for index, span in zip(cells, spans, strict=True)]
-        return cls(table, spans).columns(*inside)
-
-    def columns(self, law: IntArray, k: IntArray, batch: IntArray, context: IntArray) -> Columns:
-        """The rows of the cells at these places of the box."""
-        table, n_cases = self.table, len(self.table.cases)
-        costs = self._costs(self.ks)
-        lengths = table.acceptance.lengths(self.ks, self.contexts, self.laws)[law, k, context]
-        place = (law if len(costs[0]["overhead"]) > 1 else 0, k, batch, context)
-        by_case = [{name: value[place] for name, value in cost.items()} for cost in costs]
-        cost = {name: np.stack([one[name] for one in by_case], axis=-1) for name in by_case[0]}
-        plain, speculative = self._max_batches()
-        best_k, best_speedup = self._best()
-        low, high = (np.stack([bound[place] for bound in ends], axis=-1) for ends in self._bounds())
-        columns: Columns = {
-            "case": np.broadcast_to(_case_names(table.cases), low.shape),
-            "alpha": _per_case(table.acceptance.alpha[self.laws][law], n_cases),
-            "law": _per_case(table.acceptance.labels[self.laws][law], n_cases),
-            "k": _per_case(self.ks[k], n_cases),
-            "batch": _per_case(self.batches[batch], n_cases),
-            "context": _per_case(self.contexts[context], n_cases),
-            "acceptance_length": _per_case(lengths, n_cases),
-            "draft_cost": cost["draft_cost"],
-            "verify_cost": cost["verify_cost"],
-            "overhead": cost["overhead"],
-            "speedup": lengths[:, None] / cost["in_plain_steps"],
-            "speedup_low": lengths[:, None] / high,
-            "speedup_high": lengths[:, None] / low,
-            "breakeven_acceptance_length": cost["in_plain_steps"],
-            "best_k": best_k[law, batch, context],
-            "best_speedup": best_speedup[law, batch, context],
-            "target_s": cost["plain_s"],
-            "draft_s": cost["draft_cost"] * cost["plain_s"],
-            "verify_s": cost["verify_cost"] * cost["plain_s"],
-            "step_s": cost["in_plain_steps"] * cost["plain_s"],
-            "max_batch": plain[k, context],
-            "max_batch_speculative": speculative[k, context],
-        }
-        return {key: np.asarray(column).ravel() for key, column in columns.items()}
-
-    def steps(self) -> FloatArray:
-        """Step costs in plain steps, shape (laws or 1, k, batches, contexts, cases)."""
-        return _stacked_steps(self._costs(self.ks))
-
-    def _costs(self, k: IntArray) -> list[dict[str, FloatArray]]:
-        names = ("plain_s", "draft_cost", "verify_cost", "overhead", "in_plain_steps")
-        cells, shape = self._cells(k)
-        costs = [case.step_cost(**cells) for case in self.table.cases]
-        return [{name: np.broadcast_to(getattr(cost, name), shape) for name in names} for cost in costs]
-
-    def _bounds(self) -> tuple[list[FloatArray], list[FloatArray]]:
-        """Least and most a step may cost, one array per case; NaN where a case knows no range."""
-        cells, shape = self._cells(self.ks)
-        unknown = (np.full((), np.nan), np.full((), np.nan))
-        bounds = [case.step_bounds(**cells) or unknown for case in self.table.cases]
-        low, high = ([np.broadcast_to(bound[end], shape) for bound in bounds] for end in (0, 1))
-        return low, high
-
-    def _cells(self, k: IntArray) -> tuple[dict[str, Any], tuple[int, ...]]:
-        """Arguments of the step costs of the box at these k, and the shape they broadcast to."""
-        axis = self.table.acceptance
-        width, passes = axis.widths(k, self.laws), axis.draft_passes(k, self.laws)
-        cells = {
-            "k": k[:, None, None],
-            "batch": self.batches[:, None],
-            "context": self.contexts,
-            "width": width[..., None, None],
-            "passes": passes[..., None, None],
-        }
-        return cells, (max(len(width), len(passes)), k.size, self.batches.size, self.contexts.size)
-
-    def _max_batches(self) -> tuple[FloatArray, FloatArray]:
-        """Largest batch of each arm, shape (k, contexts, cases)."""
-        arms = [case.max_batches(self.ks[:, None], self.contexts) for case in self.table.cases]
-        shape = (self.ks.size, self.contexts.size)
-        plain, speculative = (
-            np.stack([np.broadcast_to(arm[place], shape) for arm in arms], axis=-1) for place in (0, 1)
-        )
-        return plain, speculative
-
-    def _best(self) -> tuple[IntArray, FloatArray]:
-        """Best k and its speed-up, shape (laws, batches, contexts, cases). Off is 1 by definition."""
-        tried = np.arange(self.table._best_k_limit + 1)
-        steps = _stacked_steps(self._costs(tried))
-        lengths = self.table.acceptance.lengths(tried, self.contexts, self.laws)
-        speedups = lengths[:, :, None, :, None] / steps
-        speedups[:, 0] = 1.0
-        best = speedups.argmax(axis=1)
-        return best, np.take_along_axis(speedups, best[:, None], axis=1)[:, 0]
-
-
-def _stacked_steps(costs: Sequence[Mapping[str, FloatArray]]) -> FloatArray:
-    return np.stack([cost["in_plain_steps"] for cost in costs], axis=-1)
-
-
-def _per_case(column: npt.NDArray[Any], n_cases: int) -> npt.NDArray[Any]:
-    """A column of cells, repeated for each case."""
-    return np.broadcast_to(column[:, None], (column.size, n_cases))
-
-
-def _case_names(cases: Sequence[StepTimeSource]) -> npt.NDArray[np.object_]:
-    return np.array([case.case for case in cases], dtype=object)
+def _span(low: FloatArray, high: FloatArray | None = None) -> str:
+    """From the smallest to the largest, in one figure where they print alike."""
+    ends = [f"{np.nanmin(low):.2f}×", f"{np.nanmax(low if high is None else high):.2f}×"]
+    return " to ".join(dict.fromkeys(ends))

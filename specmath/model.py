@@ -147,6 +147,7 @@ class DraftHead:
         draft_vocab: Rows of the draft's own head; the target's vocabulary where it has none.
         max_tokens: Tokens one pass can give (block size, number of Medusa heads); None where k is free.
         target_features: Hidden states of the target that it reads per token.
+        target_hidden: Width of the target that it reads; None where it is its own.
     """
 
     kind: str
@@ -154,6 +155,7 @@ class DraftHead:
     draft_vocab: int
     max_tokens: int | None = None
     target_features: int = 1
+    target_hidden: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,8 +224,8 @@ class ModelShape:
 
     @property
     def counts_only(self) -> bool:
-        """Whether nothing but parameter counts is known: no layers, so neither cache nor communication."""
-        return self.n_layers == 0
+        """Whether nothing but parameter counts is known: no sizes, so neither cache nor communication."""
+        return self.n_layers == 0 and self.hidden == 0
 
     @property
     def compute_dtypes(self) -> frozenset[str]:

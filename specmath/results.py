@@ -38,11 +38,13 @@ class Advice:
         code: Stable short name, for programs (`more-devices`).
         text: What is the matter, with the number that shows it.
         remedy: The one thing to do about it.
+        until_measured: Whether it speaks of a forecast alone, and is over once a pair has been measured.
     """
 
     code: str
     text: str
     remedy: str
+    until_measured: bool = False
 
 
 class Result(ABC):
@@ -57,6 +59,8 @@ class Result(ABC):
     """Name and version of the row layout, `specmath.speedup/1`."""
     keys: ClassVar[tuple[str, ...]]
     """Column keys in the order in which they are written."""
+    data_keys: ClassVar[tuple[str, ...]] = ()
+    """Those of them that data formats alone write: a reader finds the same in the text of another column."""
 
     @property
     @abstractmethod

@@ -15,9 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from specmath.checks import FloatArray, Numbers, like_inputs, require_count, require_range
+from specmath.checks import FloatArray, Numbers, like_inputs, require_range
 from specmath.errors import InputError
-from specmath.execution import IDEAL, ONE_DEVICE, DeviceRates, Efficiency, Layout
+from specmath.execution import IDEAL, ONE_DEVICE, SIXTEEN_BIT, DeviceRates, Efficiency, Layout
+from specmath.experts import touched_experts
+from specmath.kernels import matrix_products, small_kernels
 from specmath.model import AttentionGroup, ModelShape
 
 MAX_TOKENS = 1e12
@@ -34,7 +36,7 @@ class PassPart:
     """One component of a pass, on one device; arrays broadcast over batch, tokens and context.
 
     Attributes:
-        name: dense, experts, attention …, state, activations, communication or overhead.
+        name: dense, experts, attention …, state, activations, latency, communication or overhead.
         bytes: Bytes of memory traffic; of the link for communication.
         flops: FLOPs.
         bytes_s: Seconds of the bytes alone.
@@ -152,29 +154,56 @@ class ForwardPass:
             yield self._state(sequences, width)
         if self.efficiency.activation_bytes or self.efficiency.logit_bytes:
             yield self._activations(tokens)
+        if self.efficiency.product_latency_s:
+            yield self._latency()
         if self.layout.devices > 1 and self.model.hidden:
             yield self._communication(tokens)
 
     def _dense(self, tokens: FloatArray) -> PassPart:
         """Everything a pass reads but routed experts and look-up tables, as one component."""
-        groups, tp = self.model.weights, self.layout.tp
+        groups, tp, efficiency = self.model.weights, self.layout.tp, self.efficiency
         read = sum(group.read_params * group.bytes_per_param for group in groups) / tp
-        seconds = sum(2 * group.multiplied_params / self._peak(group.compute_dtype) for group in groups) / tp
         flops = sum(2 * group.multiplied_params for group in groups) / tp
-        return self._part("dense", np.asarray(read), flops * tokens, seconds * tokens)
+        flops_s = sum(2 * group.multiplied_params / self._rate(group.compute_dtype) for group in groups) / tp
+        wide, narrow = self._weights_s()
+        bytes_s = np.asarray(wide + narrow)
+        if efficiency.product_cost > 1:
+            bytes_s = np.where(tokens > 1, efficiency.product_cost, 1.0) * wide + narrow
+        if efficiency.row_cost or efficiency.wide_cost > 1:
+            bytes_s = bytes_s + (self._readings(tokens) - 1) * narrow
+        return self._part("dense", np.asarray(read), flops * tokens, bytes_s, flops_s * tokens)
+
+    def _weights_s(self) -> tuple[float, float]:
+        """Seconds of reading the dense weights once: those of 16 bits and more, and quantised ones."""
+        sums = [0.0, 0.0]
+        for group in self.model.weights:
+            share = self.efficiency.weight_share(group.bytes_per_param)
+            read = group.read_params * group.bytes_per_param / self.layout.tp
+            sums[group.bytes_per_param < SIXTEEN_BIT] += read / (self.rates.memory_bytes_per_s * share)
+        return sums[0], sums[1]
+
+    def _readings(self, tokens: FloatArray) -> FloatArray:
+        """How many readings of quantised weights a pass takes, by rows in narrow kernels."""
+        efficiency = self.efficiency
+        narrow = 1 + efficiency.row_cost * (tokens - 1)
+        return np.where(tokens <= efficiency.row_limit, narrow, efficiency.wide_cost)
 
     def _experts(self, tokens: FloatArray, batch: FloatArray, width: FloatArray) -> PassPart:
         """Routed experts: bytes of those touched, FLOPs of those chosen; padding touches none."""
-        ranks, overlap = self.layout.expert_ranks, self.efficiency.expert_overlap
-        independent = batch * (1 + overlap * (width - 1))
+        ranks, efficiency = self.layout.expert_ranks, self.efficiency
+        independent = batch * (1 + efficiency.expert_overlap * (width - 1))
         read: FloatArray = np.zeros(())
-        flops = seconds = 0.0
+        bytes_s: FloatArray = np.zeros(())
+        flops = flops_s = 0.0
         for group in self.model.experts:
-            touched = expected_experts(group.n_experts, group.top_k, independent)
-            read = read + touched * (group.n_layers * group.params_per_expert * group.bytes_per_param / ranks)
+            touched = touched_experts(group.n_experts, group.top_k, independent, efficiency.routing_skew)
+            moved = touched * (group.n_layers * group.params_per_expert * group.bytes_per_param / ranks)
+            share = efficiency.weight_share(group.bytes_per_param) * efficiency.expert_memory
+            read, bytes_s = read + moved, bytes_s + moved / (self.rates.memory_bytes_per_s * share)
             flops += 2 * group.active_params / ranks
-            seconds += 2 * group.active_params / ranks / self._peak(group.compute_dtype)
-        return self._part("experts", read, flops * tokens, seconds * tokens)
+            rate = self._rate(group.compute_dtype) * efficiency.expert_compute
+            flops_s += 2 * group.active_params / ranks / rate
+        return self._part("experts", read, flops * tokens, bytes_s, flops_s * tokens)
 
     def _attention(
         self, group: AttentionGroup, batch: FloatArray, width: FloatArray, context: FloatArray
@@ -182,26 +211,34 @@ class ForwardPass:
         """Reading the cache, writing q entries to it, and the products with it, of like layers."""
         kept = np.minimum(context, np.inf if group.window is None else group.window) / group.tokens_per_entry
         attended = kept if group.top_k is None else np.minimum(kept, group.top_k)
-        rereads = 1 + self.efficiency.kv_reread * (width - 1)
+        efficiency = self.efficiency
+        rereads = 1 + efficiency.reread(latent=group.name.startswith("mla")) * (width - 1)
         # MLA and few KV heads: a rank beyond their number holds a copy, so it saves no bytes.
         entry_bytes = group.kv_bytes_per_entry / min(self.layout.tp, group.kv_heads)
         # Constants multiply the smaller factor: over a grid only one product has its full size.
         read = (batch * entry_bytes) * (rereads * attended + width / group.tokens_per_entry)
         flops = (batch * width * (group.flops_per_pair / self.layout.tp)) * (attended + (width + 1) / 2)
-        return self._part(
-            f"attention, {group.name}", read, flops, flops / self._peak(self.model.activation_dtype)
-        )
+        share = efficiency.memory_efficiency if efficiency.kv_efficiency is None else efficiency.kv_efficiency
+        bytes_s = read / (self.rates.memory_bytes_per_s * share)
+        flops_s = flops / self._rate(self.model.activation_dtype)
+        return self._part(f"attention, {group.name}", read, flops, bytes_s, flops_s)
 
     def _state(self, batch: FloatArray, width: FloatArray) -> PassPart:
         """Recurrent states, read and written once, and a snapshot after each further token."""
         snapshots = width - 1 if self.efficiency.state_snapshots else np.zeros(())
         moved = batch * (STATE_ACCESSES + snapshots) * (self.model.state_bytes / self.layout.tp)
-        return self._part("state", moved, np.zeros(()), np.zeros(()))
+        return self._traffic("state", moved)
 
     def _activations(self, tokens: FloatArray) -> PassPart:
         per_token = self.efficiency.activation_bytes * self.model.hidden * self.model.n_layers
         per_token += self.efficiency.logit_bytes * self.model.vocab
-        return self._part("activations", tokens * per_token, np.zeros(()), np.zeros(()))
+        return self._traffic("activations", tokens * per_token)
+
+    def _latency(self) -> PassPart:
+        """What the matrix products take whatever their size."""
+        zero = np.zeros(())
+        seconds = np.asarray(matrix_products(self.model) * self.efficiency.product_latency_s)
+        return PassPart(name="latency", bytes=zero, flops=zero, bytes_s=zero, flops_s=zero, seconds=seconds)
 
     def _communication(self, tokens: FloatArray) -> PassPart:
         """All-reduces of tensor parallelism, all-to-alls of data-parallel attention, hops between stages."""
@@ -219,7 +256,7 @@ class ForwardPass:
                 moved = moved + 2 * group.n_layers * copies * message
         moved = moved + (layout.pp - 1) * message
         collectives = reduces + exchanges + layout.pp - 1
-        bytes_s = moved / link
+        bytes_s = moved / (link * self.efficiency.link_efficiency)
         seconds = bytes_s + collectives * self.efficiency.link_latency_s
         zero = np.zeros(())
         return PassPart(
@@ -229,7 +266,7 @@ class ForwardPass:
     def _with_overheads(self, device_s: FloatArray, tokens: FloatArray) -> FloatArray:
         """Gaps between captured kernels, or the host that launches them one by one, and the pass's own."""
         efficiency = self.efficiency
-        kernels = efficiency.kernels_per_layer * self.model.n_layers
+        kernels = small_kernels(self.model, efficiency)
         replayed = device_s + np.float64(kernels * efficiency.kernel_gap_s)
         if efficiency.graph_sizes is None:
             return np.asarray(replayed + efficiency.pass_overhead_s)
@@ -237,17 +274,21 @@ class ForwardPass:
         captured = tokens <= max(efficiency.graph_sizes, default=0)
         return np.where(captured, replayed, eager) + efficiency.pass_overhead_s
 
-    def _part(self, name: str, read: FloatArray, flops: FloatArray, flops_s: FloatArray) -> PassPart:
-        bytes_s = read / (self.rates.memory_bytes_per_s * self.efficiency.memory_efficiency)
-        efficiency = self.efficiency.compute_efficiency
-        by_flops = flops_s if efficiency == 1 else flops_s / efficiency
-        seconds = blended(bytes_s, by_flops, self.efficiency.sharpness)
-        return PassPart(
-            name=name, bytes=read, flops=flops, bytes_s=bytes_s, flops_s=by_flops, seconds=seconds
-        )
+    def _traffic(self, name: str, moved: FloatArray) -> PassPart:
+        """A component without FLOPs."""
+        zero = np.zeros(())
+        bytes_s = moved / (self.rates.memory_bytes_per_s * self.efficiency.memory_efficiency)
+        return self._part(name, moved, zero, bytes_s, zero)
 
-    def _peak(self, dtype: str) -> float:
-        return self.rates.flops_per_s[dtype]
+    def _part(
+        self, name: str, read: FloatArray, flops: FloatArray, bytes_s: FloatArray, flops_s: FloatArray
+    ) -> PassPart:
+        seconds = blended(bytes_s, flops_s, self.efficiency.sharpness)
+        return PassPart(name=name, bytes=read, flops=flops, bytes_s=bytes_s, flops_s=flops_s, seconds=seconds)
+
+    def _rate(self, dtype: str) -> float:
+        """FLOPs per second reached in this dtype."""
+        return self.rates.flops_per_s[dtype] * self.efficiency.compute_share(dtype)
 
 
 def blended(bytes_s: FloatArray, flops_s: FloatArray, sharpness: float) -> FloatArray:
@@ -268,31 +309,3 @@ def blended(bytes_s: FloatArray, flops_s: FloatArray, sharpness: float) -> Float
     np.power(blend, 1 / sharpness, out=blend)
     blend *= longer
     return blend
-
-
-def expected_experts(experts: npt.ArrayLike, top_k: npt.ArrayLike, tokens: npt.ArrayLike) -> Numbers:
-    """Expected number of distinct experts that `tokens` tokens touch in one MoE layer.
-
-        U = N · (1 − (1 − K/N)^t)
-
-    Assumes independent, uniform routing; real routing of neighbouring tokens overlaps, so U is a ceiling.
-
-    Args:
-        experts: N, routed experts of the layer, at least 1.
-        top_k: K, experts a token is routed to, 0 … N.
-        tokens: t, tokens in the pass, at least 0.
-
-    Returns:
-        Experts touched: 0 at t = 0, K at t = 1, towards N for many tokens.
-
-    Source: MoESD (arXiv 2505.19645).
-
-    >>> expected_experts(8, 2, 1), round(expected_experts(128, 8, 4), 1)
-    (2.0, 29.1)
-    """
-    n = require_count("experts", experts, 1).astype(float)
-    active = require_count("top_k", top_k, 0).astype(float)
-    if np.any(active > n):
-        raise InputError("top_k", "must not exceed experts")
-    count = require_range("tokens", tokens, 0)
-    return like_inputs(n * (1 - (1 - active / n) ** count))

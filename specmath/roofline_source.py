@@ -1,8 +1,9 @@
-"""The roofline of a model pair on an accelerator as a source of step times."""
+"""The roofline of a target and its drafter on an accelerator as a source of step times."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,8 +11,9 @@ import numpy.typing as npt
 
 from specmath.accelerator import Accelerator
 from specmath.checks import FloatArray, require_count, require_range
+from specmath.drafters.base import Drafter
 from specmath.errors import InputError
-from specmath.execution import IDEAL, ONE_DEVICE, DeviceRates, Efficiency, Layout
+from specmath.execution import IDEAL, NO_HOST, ONE_DEVICE, DeviceRates, Efficiency, HostTimes, Layout
 from specmath.memory import Residents
 from specmath.model import ModelShape
 from specmath.results import Advice, Cell, brief
@@ -19,6 +21,7 @@ from specmath.roofline import ForwardPass
 from specmath.roofline_text import (
     device_warnings,
     dtype_texts,
+    host_texts,
     layout_texts,
     memory_text,
     model_texts,
@@ -29,7 +32,7 @@ from specmath.roofline_text import (
 from specmath.sources import StepCost
 from specmath.units import format_quantity
 
-_CASES = {"": "ideal", "memory": "memory_bound", "compute": "compute_bound"}
+_LIMITS = {"memory": "memory_bound", "compute": "compute_bound"}
 _LIMIT_TEXTS: dict[str, tuple[str, ...]] = {
     "": (),
     "memory": ("memory_bound: both passes free of FLOPs and communication; c is a ratio of bytes",),
@@ -39,43 +42,49 @@ _LIMIT_TEXTS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofline:
-    """Step costs of a model pair on one kind of accelerator.
+    """Step costs of a target and its drafter on one kind of accelerator.
+
+    T_AR = T(B, 1, C) + o_ar, and a step takes drafting + T(B, width, C) + o_sd. With the defaults this is the
+    ideal; other constants make a profile, which has a name and says where they come from.
 
     Attributes:
         accelerator: The device; both models run on it.
         target: The target.
-        draft: The draft model; None for a lookup draft, which costs no pass.
+        drafter: How the draft is made; see `specmath.drafters`.
         layout: How the target is spread.
-        draft_layout: How the draft is spread; by default it runs on one device.
-        efficiency: How far software is from the datasheet.
+        efficiency: How far software is from the datasheet, in passes of the target and of the draft.
+        host: What the host takes beside the device.
         link_bytes_per_s: One direction, instead of the catalogue's; None for the catalogue's.
         limit: "" for the roofline itself, "memory" for passes free of FLOPs, "compute" for passes free of
-            bytes.
-        match_rate: Share of steps in which a lookup draft finds a match; 1 for all other drafts.
+            bytes; both free of communication and of the host.
+        name: Name of the profile whose constants these are; empty for the ideal.
+        described: What stands first among the assumptions of a profile.
     """
 
     accelerator: Accelerator
     target: ModelShape
-    draft: ModelShape | None
+    drafter: Drafter
     layout: Layout = ONE_DEVICE
-    draft_layout: Layout = ONE_DEVICE
     efficiency: Efficiency = IDEAL
+    host: HostTimes = NO_HOST
     link_bytes_per_s: float | None = None
     limit: str = ""
-    match_rate: float = 1.0
+    name: str = ""
+    described: str = ""
 
     def __post_init__(self) -> None:
-        require_range("match_rate", self.match_rate, 0, 1)
-        if self.limit not in _CASES:
-            raise InputError("limit", f"must be one of {', '.join(map(repr, _CASES))}, got {self.limit!r}")
+        if self.limit not in ("", *_LIMITS):
+            raise InputError(
+                "limit", f"must be one of {', '.join(map(repr, ['', *_LIMITS]))}, got {self.limit!r}"
+            )
         if self.link_bytes_per_s is not None:
             require_range("link", self.link_bytes_per_s, 1, 1e18)
-        for name, model in (("target", self.target), ("draft", self.draft)):
-            if model is not None and model.draft is not None:
-                problem = (
-                    f"{model.name} is a draft head ({model.draft.kind}), which runs on its target's features"
-                )
-                raise InputError(name, f"{problem}; give a model of its own, or --draft-cost")
+        if self.target.draft is not None:
+            problem = (
+                f"{self.target.name} is a draft head ({self.target.draft.kind}), which runs on its target"
+            )
+            raise InputError("target", f"{problem}; give a model of its own")
+        self.drafter.require_target(self.target)
         if self.draft_layout.devices > self.layout.devices:
             raise InputError("draft_tp", f"must be at most the target's {self.layout.devices} devices")
         self._require_layout()
@@ -100,27 +109,45 @@ class Roofline:
 
     @property
     def case(self) -> str:
-        return _CASES[self.limit]
+        return _LIMITS.get(self.limit, self.name or "ideal")
 
     @property
     def basis(self) -> str:
         devices = f"{self.layout.devices} × " if self.layout.devices > 1 else ""
-        where = f"{self.case} roofline of {devices}{self.accelerator.name}"
-        return f"at the {where}, a datasheet figure, not a forecast"
+        where = f"{devices}{self.accelerator.name}"
+        if self.name and not self.limit:
+            return f"by the {self.name} profile of {where}"
+        return f"at the {self.case} roofline of {where}, a datasheet figure, not a forecast"
+
+    @property
+    def match_rate(self) -> float:
+        """Share of steps in which a lookup draft finds a match; 1 for all other drafts."""
+        return self.drafter.match_rate
+
+    @property
+    def max_k(self) -> int | None:
+        """Longest draft that the drafter can make; None where k is free."""
+        return self.drafter.max_tokens
+
+    @property
+    def draft_layout(self) -> Layout:
+        """How the draft is spread."""
+        return self.drafter.layout_under(self.layout)
 
     @property
     def inputs(self) -> Mapping[str, Cell]:
         layout = {name: getattr(self.layout, name) for name in ("tp", "dp", "ep", "pp")}
-        dtypes = sorted(self.target.compute_dtypes)
+        dtypes, resident = sorted(self.target.compute_dtypes), self.drafter.resident
         return {
             "hardware": self.accelerator.name,
             "target": self.target.name,
-            "draft": None if self.draft is None else self.draft.name,
+            "draft": self.drafter.name,
+            "method": self.drafter.method,
             **{name: degree if degree > 1 else None for name, degree in layout.items()},
             "draft_tp": self.draft_layout.tp if self.draft_layout.tp > 1 else None,
             "compute_dtypes": "/".join(dtypes),
             "target_weight_bytes": self.target.weight_bytes,
-            "draft_weight_bytes": None if self.draft is None else self.draft.weight_bytes,
+            "draft_weight_bytes": None if resident is None else resident.weight_bytes,
             "kv_bytes_per_token": self.target.kv_bytes_per_token if self.target.has_kv else None,
             "link_bytes_per_s": self.link_bytes_per_s,
             "graph_sizes": brief(np.array(self.efficiency.graph_sizes or [], dtype=np.int64)),
@@ -133,10 +160,12 @@ class Roofline:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        models = [model for model in (self.target, self.draft) if model is not None]
+        models = [model for model in (self.target, self.drafter.resident) if model is not None]
+        ideal = roofline_text(self.accelerator, self.target)
         return (
-            roofline_text(self.accelerator, self.target),
+            self.described if self.name and not self.limit else ideal,
             *model_texts(models),
+            *self.drafter.assumptions,
             *layout_texts(self.residents),
             memory_text(self.residents),
             *dtype_texts(self.accelerator, self.target),
@@ -157,11 +186,11 @@ class Roofline:
 
     @property
     def residents(self) -> Residents:
-        """Both models on one device, to see what fits."""
+        """What target and draft keep on one device, to see what fits."""
         return Residents(
             target=self.target,
             target_layout=self.layout,
-            draft=self.draft,
+            draft=self.drafter.resident,
             draft_layout=self.draft_layout,
             memory_bytes=self.accelerator.memory_bytes,
         )
@@ -177,13 +206,21 @@ class Roofline:
         token_s = sum(2 * params / self.accelerator.peak(dtype).flops_per_s for params, dtype in groups)
         return read / self.accelerator.memory_bytes_per_s / token_s
 
+    def with_constants(self, efficiency: Efficiency, host: HostTimes) -> Roofline:
+        """The same set-up, checked already, with other constants."""
+        other = copy(self)
+        object.__setattr__(other, "efficiency", efficiency)
+        object.__setattr__(other, "host", host)
+        return other
+
     def target_pass(self) -> ForwardPass:
         """Forward passes of the target."""
         return self._pass(self.target, self.layout)
 
     def draft_pass(self) -> ForwardPass | None:
         """Forward passes of the draft; None where none is run."""
-        return None if self.draft is None else self._pass(self.draft, self.draft_layout)
+        model = self.drafter.model
+        return None if model is None else self._pass(model, self.draft_layout)
 
     def step_cost(
         self,
@@ -194,17 +231,22 @@ class Roofline:
         width: npt.ArrayLike | None = None,
         passes: npt.ArrayLike | None = None,
     ) -> StepCost:
-        drafts = require_count("k", k).astype(float)
-        target, draft = self.target_pass(), self.draft_pass()
-        plain_s = np.asarray(target.time(batch, 1, context))
-        draft_s = np.zeros(()) if draft is None else np.asarray(draft.time(batch, 1, context))
-        verified = drafts + 1 if width is None else require_range("width", width, 1)
+        depth = self._drafts(k)
+        nodes = depth if width is None else require_range("width", width, 1) - 1
+        if passes is not None:
+            depth = require_range("passes", passes, 0)
+        sequences, length = require_range("batch", batch, 1), require_range("context", context, 0)
+        target, work, host = self.target_pass(), self.drafter.work(depth, nodes), self._host
+        plain_s = np.asarray(target.time(sequences, 1, length)) + host.plain_step_s
+        draft_s = self._draft_s(sequences, work.tokens, length)
         return StepCost(
             plain_s=plain_s,
             draft_cost=draft_s / plain_s,
-            draft_passes=drafts if passes is None else require_range("passes", passes, 0),
-            verify_cost=self._verify_s(target, verified, batch, context, plain_s) / plain_s,
-            overhead=np.zeros(()),
+            draft_passes=work.passes,
+            verify_cost=self.drafter.verify_s(target, sequences, nodes + 1, length) / plain_s,
+            overhead=host.speculative_s(np.ceil(sequences / self.layout.dp)) / plain_s
+            if host != NO_HOST
+            else np.zeros(()),
         )
 
     def step_bounds(
@@ -219,6 +261,19 @@ class Roofline:
         """None: a datasheet does not know how far off it is."""
         return
 
+    def warnings_at(self, k: int, batch: npt.ArrayLike, undecided: int) -> tuple[Advice, ...]:
+        """One pair to measure, with and without speculation, as commands of the engine."""
+        from specmath.measuring import next_measurement  # after the answer, so not on the way to it
+
+        drafter, drafts = self.drafter, max(k, 1)
+        draft = drafter.name if drafter.resident is not None and " " not in drafter.name else None
+        off, on, feed = next_measurement(
+            self.case, k=drafts, batch=undecided, target=self.target.name, draft=draft, method=drafter.method
+        ).splitlines()
+        text = f"not calibrated: one measured pair at k {drafts} and batch {undecided} narrows this most"
+        remedy = "; ".join(" ".join(line.split()) for line in (off, on, feed))
+        return (Advice(code="uncalibrated", text=text, remedy=remedy, until_measured=True),)
+
     def max_batches(self, k: npt.ArrayLike, context: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         plain, speculative = (
             self.residents.max_batch(context),
@@ -232,19 +287,36 @@ class Roofline:
 
     def derivation(self, k: int, batch: int, context: float, *, width: int, passes: int) -> tuple[str, ...]:
         cost = self.step_cost(k, batch, context, width=width, passes=passes)
+        work = self.drafter.work(np.asarray(float(passes)), np.asarray(width - 1.0))
         target, draft = self.target_pass(), self.draft_pass()
         lines = [pass_text("T_AR", target, batch, 1, context)]
         if draft is not None:
-            lines.append(pass_text("draft pass", draft, batch, 1, context))
+            lines.append(pass_text("draft pass", draft, batch, float(work.tokens), context))
         lines.append(pass_text("verification", target, batch, width, context))
         if self.match_rate < 1:
             shared = 1 + self.match_rate * (width - 1)
             lines.append(pass_text("shared verification, h matched", target, batch, shared, context))
-        return (
-            *lines,
-            f"v = {float(cost.verify_cost):.4f}, c = {float(cost.draft_cost):.4f}, o = 0: "
-            f"R = v + c·{passes} + o = {float(cost.in_plain_steps):.4f} plain steps",
-        )
+        v, c, o = (float(part) for part in (cost.verify_cost, cost.draft_cost, cost.overhead))
+        terms = f"v = {v:.4f}, c = {c:.4f}, o = {o:.4g}: R = v + c·{float(work.passes):g} + o"
+        return (*lines, *host_texts(self._host), f"{terms} = {float(cost.in_plain_steps):.4f} plain steps")
+
+    @property
+    def _host(self) -> HostTimes:
+        """Time of the host; the limits are free of it."""
+        return NO_HOST if self.limit else self.host
+
+    def _drafts(self, k: npt.ArrayLike) -> FloatArray:
+        """k, once the drafter can draft that far."""
+        drafts, longest = require_count("k", k), self.max_k
+        if longest is not None and np.any(drafts > longest):
+            problem = f"must be at most {longest}, the draft of {self.drafter.name}, got {drafts.max()}"
+            raise InputError("k", problem)
+        return drafts.astype(float)
+
+    def _draft_s(self, batch: FloatArray, tokens: FloatArray, context: FloatArray) -> FloatArray:
+        """Seconds of one draft pass, the host's with it."""
+        draft, host_s = self.draft_pass(), self.drafter.host_s(self._host, batch, tokens)
+        return host_s if draft is None else np.asarray(draft.time(batch, tokens, context)) + host_s
 
     def _pass(self, model: ModelShape, layout: Layout) -> ForwardPass:
         rates = DeviceRates(
@@ -257,47 +329,23 @@ class Roofline:
         efficiency = replace(self.efficiency, link_latency_s=0.0) if self.limit else self.efficiency
         return ForwardPass(model=model, rates=limited, layout=layout, efficiency=efficiency)
 
-    def _verify_s(
-        self,
-        target: ForwardPass,
-        width: FloatArray,
-        batch: npt.ArrayLike,
-        context: npt.ArrayLike,
-        plain_s: FloatArray,
-    ) -> FloatArray:
-        """Mean seconds of the verification pass.
-
-        Alone, a lookup draft without a match takes a plain step; in a batch, matched and unmatched
-        sequences share each pass, which then carries 1 + h·k tokens per sequence.
-        """
-        h = self.match_rate
-        matched = np.asarray(target.time(batch, width, context))
-        if h == 1:
-            return matched
-        shared = target.time(batch, 1 + h * (width - 1), context)
-        return np.where(np.asarray(batch) == 1, h * matched + (1 - h) * plain_s, shared)
-
 
 def roofline_cases(
     accelerator: Accelerator,
     target: ModelShape,
-    draft: ModelShape | None,
+    drafter: Drafter,
     *,
     layout: Layout = ONE_DEVICE,
-    draft_layout: Layout = ONE_DEVICE,
     efficiency: Efficiency = IDEAL,
     link_bytes_per_s: float | None = None,
-    match_rate: float = 1.0,
 ) -> tuple[Roofline, Roofline, Roofline]:
     """The three cases of a roofline: ideal, memory-bound and compute-bound, in this order."""
     ideal = Roofline(
         accelerator=accelerator,
         target=target,
-        draft=draft,
+        drafter=drafter,
         layout=layout,
-        draft_layout=draft_layout,
         efficiency=efficiency,
         link_bytes_per_s=link_bytes_per_s,
-        match_rate=match_rate,
     )
     return ideal, replace(ideal, limit="memory"), replace(ideal, limit="compute")

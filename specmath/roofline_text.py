@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from specmath.accelerator import Accelerator
+from specmath.execution import HostTimes
 from specmath.memory import MEMORY_SHARE, Residents
 from specmath.model import ModelShape
 from specmath.results import Advice
@@ -128,6 +129,18 @@ def _too_large(part: Accelerator, residents: Residents) -> tuple[Advice, ...]:
         f"the seconds are those of {given}"
     )
     return (Advice(code="more-devices", text=text, remedy=remedy),)
+
+
+def host_texts(host: HostTimes) -> tuple[str, ...]:
+    """What the host adds to a step, where it takes any time."""
+    times = {
+        "plain step": host.plain_step_s,
+        "speculative step": host.speculative_step_s,
+        "draft pass": host.draft_pass_s,
+        "looked-up token": host.lookup_token_s,
+    }
+    taken = ", ".join(f"{format_quantity(time, 's')} a {name}" for name, time in times.items() if time)
+    return (f"host: {taken}",) if taken else ()
 
 
 def pass_text(symbol: str, run: ForwardPass, batch: int, tokens: float, context: float) -> str:

@@ -63,6 +63,10 @@ class StepTimeSource(Protocol):
         """What was given, in base units."""
 
     @property
+    def max_k(self) -> int | None:
+        """Longest draft that the source answers for; None where any can be made."""
+
+    @property
     def assumptions(self) -> tuple[str, ...]:
         """What the step costs assume, the most important first."""
 
@@ -96,6 +100,12 @@ class StepTimeSource(Protocol):
     ) -> tuple[FloatArray, FloatArray] | None:
         """Least and most that R of the same step may be; None where the source knows no range."""
 
+    def warnings_at(self, k: int, batch: npt.ArrayLike, undecided: int) -> tuple[Advice, ...]:
+        """What a reader must know at these batches; last, the measurement that would narrow the answer most.
+
+        `undecided` is the batch whose answer is the least certain.
+        """
+
     def max_batches(self, k: npt.ArrayLike, context: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Largest batch that memory holds without and with speculation; NaN where that is not known."""
 
@@ -115,7 +125,7 @@ class BatchSource(StepTimeSource, Protocol):
         """Share of steps in which a lookup draft finds a match; 1 for all other drafts."""
 
     def critical_context(self, acceptance_length: npt.ArrayLike, k: npt.ArrayLike) -> FloatArray:
-        """Context from which speculation wins at every batch; NaN where there is none or it is not known."""
+        """Context from which on no batch of chains is too large, in closed form; NaN where there is none."""
 
 
 def unknown_batches(k: npt.ArrayLike, context: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -149,6 +159,7 @@ class Ratios:
 
     case: ClassVar[str] = "ratios"
     basis: ClassVar[str] = "from the ratios given"
+    max_k: ClassVar[int | None] = None
     warnings: ClassVar[tuple[Advice, ...]] = ()
 
     def __post_init__(self) -> None:
@@ -208,6 +219,9 @@ class Ratios:
         passes: npt.ArrayLike | None = None,
     ) -> None:
         return None
+
+    def warnings_at(self, k: int, batch: npt.ArrayLike, undecided: int) -> tuple[Advice, ...]:
+        return ()
 
     def max_batches(self, k: npt.ArrayLike, context: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         return unknown_batches(k, context)

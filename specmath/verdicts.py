@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 
 REPEAT_NOISE = 0.08
@@ -13,11 +14,13 @@ to 1 cannot be told from 1. It is no error bar of the model, which is larger."""
 def judgement(speedup: float, low: float | None = None, high: float | None = None) -> str:
     """FASTER, SLOWER or TOO CLOSE TO CALL: by the range where there is one, else by the repeat noise.
 
+    An end that is None or NaN is not known.
+
     >>> judgement(1.5), judgement(1.05), judgement(1.5, low=0.9, high=1.8)
     ('FASTER', 'TOO CLOSE TO CALL', 'TOO CLOSE TO CALL')
     """
-    floor = speedup / (1 + REPEAT_NOISE) if low is None else low
-    ceiling = speedup * (1 + REPEAT_NOISE) if high is None else high
+    floor = speedup / (1 + REPEAT_NOISE) if low is None or math.isnan(low) else low
+    ceiling = speedup * (1 + REPEAT_NOISE) if high is None or math.isnan(high) else high
     if floor > 1:
         return "FASTER"
     return "SLOWER" if ceiling < 1 else "TOO CLOSE TO CALL"

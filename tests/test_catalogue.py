@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from specmath import catalogue
+from specmath import catalogue_files
 from specmath.catalogue import hardware_catalogue, hardware_names, load_hardware
 from specmath.errors import AccessError, DataError, SpecmathError
 
@@ -343,8 +343,8 @@ def test_an_installed_catalogue_goes_before_that_of_the_checkout(
     write: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "specmath").mkdir()
-    monkeypatch.setattr(catalogue, "__file__", str(tmp_path / "specmath" / "catalogue.py"))
+    monkeypatch.setattr(catalogue_files, "__file__", str(tmp_path / "specmath" / "catalogue_files.py"))
     write(MINE, "hardware.yaml")
-    assert list(catalogue._packaged.__wrapped__().entries) == ["mine"]
+    assert list(catalogue_files._packaged.__wrapped__().entries) == ["mine"]
     write(changed("  mine:\n", "  installed:\n"), "specmath/hardware.yaml")
-    assert list(catalogue._packaged.__wrapped__().entries) == ["installed"]
+    assert list(catalogue_files._packaged.__wrapped__().entries) == ["installed"]

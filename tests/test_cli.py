@@ -43,10 +43,14 @@ def test_the_main_job_needs_no_other_option(call: Call) -> None:
     assert (status, err) == (0, "")
     document = json.loads(out)
     assert document["schema"] == "specmath.speedup/1"
-    assert document["verdict"].startswith("FASTER: 2.43×")
-    assert [row["case"] for row in document["rows"]] == ["ideal", "memory_bound", "compute_bound"]
-    assert document["rows"][0]["acceptance_length"] == pytest.approx(2.7731, rel=1e-12)
-    assert document["rows"][0]["speedup_low"] is None
+    cases = ["typical", "ideal", "memory_bound", "compute_bound"]
+    assert [row["case"] for row in document["rows"]] == cases
+    forecast, ideal = document["rows"][:2]
+    assert document["verdict"].startswith(f"FASTER: {forecast['speedup']:.2f}×, range ")
+    assert forecast["speedup_low"] < forecast["speedup"] < forecast["speedup_high"]
+    assert forecast["speedup"] < ideal["speedup"] == pytest.approx(2.43, abs=0.005)
+    assert ideal["acceptance_length"] == pytest.approx(2.7731, rel=1e-12)
+    assert ideal["speedup_low"] is None
     assert document["inputs"]["hardware"] == "h100-sxm"
     assert document["inputs"]["target"] == "70B"
     assert "h100-sxm" in document["assumptions"][0]
@@ -58,7 +62,7 @@ def test_markdown_is_what_a_pipe_gets(call: Call) -> None:
     status, out, _ = call("speedup --alpha 0.7 --k 4 --batch 64")
     assert status == 0
     assert out == call("speedup --alpha 0.7 --k 4 --batch 64 -f md")[1]
-    assert out.startswith("**FASTER: 2.43×")
+    assert out.startswith("**FASTER: 1.")
     assert "\x1b" not in out
 
 
@@ -67,7 +71,7 @@ def test_lists_and_ranges_make_their_product(call: Call) -> None:
     rows = list(csv.DictReader(io.StringIO(out)))
     ideal = [(row["alpha"], row["k"], row["batch"]) for row in rows if row["case"] == "ideal"]
     assert ideal == [(a, k, b) for a in ("0.5", "0.7", "0.9") for k in ("1", "4") for b in ("1", "8", "64")]
-    assert "assumes: ideal: datasheet peaks" in err
+    assert "assumes: typical: a serving engine" in err
 
 
 def test_typed_ratios_give_one_case_and_the_best_k(call: Call) -> None:
@@ -102,12 +106,15 @@ def test_every_way_to_give_an_acceptance(call: Call, options: str, length: float
 
 def test_a_lookup_draft_runs_no_model(call: Call) -> None:
     _, out, _ = call("speedup --alpha 0.9 --match-rate 0.4 --k 8 -f json")
-    assert rows_of(out)[0]["draft_cost"] == 0
-    assert json.loads(out)["inputs"]["draft"] is None
+    forecast, ideal = rows_of(out)[:2]
+    assert 0 < forecast["draft_cost"] < 1e-3, "the host looks tokens up"
+    assert ideal["draft_cost"] == 0
+    assert json.loads(out)["inputs"]["draft"] == "ngram lookup"
+    assert json.loads(out)["inputs"]["draft_weight_bytes"] is None
 
 
 def test_crossover_of_the_textbook_pair(call: Call) -> None:
-    status, out, _ = call("crossover --alpha 0.8 --k 4 -f json")
+    status, out, _ = call("crossover --alpha 0.8 --k 4 --engine ideal -f json")
     (row,) = rows_of(out)
     assert status == 0
     assert row["wins"] == "below"
@@ -184,12 +191,19 @@ def test_debug_shows_the_traceback() -> None:
 
 
 def test_at_least_exits_3_below_it(call: Call) -> None:
-    assert call("speedup --alpha 0.7 --batch 64 --at-least 2.4")[0] == 0
-    status, out, err = call("speedup --alpha 0.7 --batch 64,256 --at-least 1.2")
+    assert call("speedup --alpha 0.7 --batch 64 --at-least 2.4 --engine ideal")[0] == 0
+    status, out, err = call("speedup --alpha 0.7 --batch 64,256 --at-least 1.2 --engine ideal")
     assert status == 3
     assert "SLOWER" in out
     assert "0.63" in err
     assert "--at-least 1.2" in err
+
+
+def test_at_least_judges_the_low_end_of_a_range(call: Call) -> None:
+    row = rows_of(call("speedup --alpha 0.7 --batch 64 -f json")[1])[0]
+    between = (row["speedup_low"] + row["speedup"]) / 2
+    assert call(f"speedup --alpha 0.7 --batch 64 --at-least {between}")[0] == 3
+    assert call(f"speedup --alpha 0.7 --batch 64 --at-least {row['speedup_low'] * 0.999}")[0] == 0
 
 
 def test_a_file_is_written_in_the_format_of_its_ending(call: Call, tmp_path: Path) -> None:
@@ -220,8 +234,9 @@ def test_parquet_comes_back_as_the_same_rows(call: Call, tmp_path: Path) -> None
     assert call(f"speedup --alpha 0.5:0.9:0.1 --k 1:4 --batch 1,64 -o {path}")[0] == 0
     frame = pandas.read_parquet(path)
     assert list(frame.columns) == list(SpeedupTable.keys)
-    assert len(frame) == 5 * 4 * 2 * 3
-    assert frame["speedup"].iloc[0] == pytest.approx(1.5 / (1 + 1 / 70), rel=1e-12)
+    assert len(frame) == 5 * 4 * 2 * 4
+    ideal = frame[frame["case"] == "ideal"]
+    assert ideal["speedup"].iloc[0] == pytest.approx(1.5 / (1 + 1 / 70), rel=1e-12)
 
 
 def test_a_failure_leaves_the_old_file_alone(call: Call, tmp_path: Path) -> None:
@@ -250,12 +265,12 @@ def test_version_and_help(call: Call) -> None:
     assert call("--version")[1].startswith("specmath 0.")
     status, out, _ = call("--help")
     assert status == 0
-    for command in ("tokens", "speedup", "crossover", "show"):
+    for command in ("tokens", "speedup", "crossover", "schedule", "show"):
         assert command in out
         help_status, page, _ = call(f"{command} -h" if command != "show" else "show hardware -h")
         assert help_status == 0
         assert "Usage" in page
-    for command in ("tokens", "speedup", "crossover"):
+    for command in ("tokens", "speedup", "crossover", "schedule"):
         assert call(f"{command} --help")[1].count("$ specmath") == 2, "two worked examples"
 
 
@@ -300,7 +315,8 @@ def test_explain_adds_the_derivation_and_all_assumptions(call: Call) -> None:
     _, long, _ = call("speedup --alpha 0.7 --k 4 --batch 64 -f md --explain")
     assert "with --explain" in short
     assert "compute_bound: both passes free of bytes" in long
-    assert "2.7731 / 1.1406" in long
+    assert "S = E / R = 2.7731 / " in long
+    assert "R lies between" in long
 
 
 def test_python_dash_m_runs_it() -> None:
@@ -355,8 +371,10 @@ def test_the_derivation_ends_in_the_numbers_of_the_row(call: Call, options: str)
     last = document["derivation"][-1]
     step = row["breakeven_acceptance_length"]
     assert last == f"S = E / R = {row['acceptance_length']:.4f} / {step:.4f} = {row['speedup']:.4f}"
-    assert f"R = v + c·4 + o = {step:.4f} plain steps" in document["derivation"][-2]
-    assert f"v = {row['verify_cost']:.4f}" in document["derivation"][-2]
+    assert f"R = v + c·4 + o = {step:.4f} plain steps" in document["derivation"][-3]
+    assert f"v = {row['verify_cost']:.4f}" in document["derivation"][-3]
+    low, high = (row["acceptance_length"] / row[key] for key in ("speedup_high", "speedup_low"))
+    assert document["derivation"][-2].startswith(f"R lies between {low:.4f} and {high:.4f}")
 
 
 def test_an_interrupt_is_said(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

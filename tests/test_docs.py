@@ -62,13 +62,17 @@ def test_versions_agree() -> None:
 
 
 def test_every_column_is_explained() -> None:
+    from specmath.accuracy_tables import AccuracyTable, LeftOutTable, PointTable
     from specmath.crossovers import CrossoverTable
+    from specmath.flips import FlipTable
     from specmath.forecast import SpeedupTable
     from specmath.pass_table import PassTable
+    from specmath.schedule import ScheduleTable
     from specmath.token_yield import TokenTable
 
     page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
-    for result in (CrossoverTable, SpeedupTable, PassTable, TokenTable):
+    asked = (CrossoverTable, FlipTable, SpeedupTable, PassTable, ScheduleTable, TokenTable)
+    for result in (*asked, AccuracyTable, LeftOutTable, PointTable):
         for key in result.keys:
             assert f"`{key}`" in page, key
 

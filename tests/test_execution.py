@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from specmath.accelerator import Accelerator, Source
+from specmath.drafters.lookup import Lookup
 from specmath.errors import InputError
 from specmath.execution import IDEAL, DeviceRates, Efficiency, Layout
 from specmath.model import AttentionGroup, ExpertGroup, ModelShape, WeightGroup
@@ -293,7 +294,7 @@ def test_every_dtype_path(
     model = load_model("llama-3.1-8b")
     base = model.with_dtype("fp16") if part == "old" else model
     forward = Roofline(
-        accelerator=part_named(part), target=base.with_quantization(quantization), draft=None
+        accelerator=part_named(part), target=base.with_quantization(quantization), drafter=Lookup()
     ).target_pass()
     dense = part_of(forward, "dense", 8, 4)
     assert float(dense.bytes_s) == pytest.approx((layers * width + kept * 2) / 2e12, rel=1e-12)
@@ -305,7 +306,9 @@ def test_every_dtype_path(
 def test_experts_compute_in_their_own_dtype() -> None:
     """Qwen3-30B-A3B in fp8: 48 layers, 8 of 128 experts of 3·2048·768."""
     forward = Roofline(
-        accelerator=part_named("new"), target=load_model("qwen3-30b-a3b").with_quantization("fp8"), draft=None
+        accelerator=part_named("new"),
+        target=load_model("qwen3-30b-a3b").with_quantization("fp8"),
+        drafter=Lookup(),
     ).target_pass()
     experts = part_of(forward, "experts", 1, 1)
     one = 3 * 2048 * 768
@@ -317,7 +320,7 @@ def test_an_fp8_cache_halves_the_bytes_of_attention_and_none_of_its_flops() -> N
     model = load_model("llama-3.1-8b")
     wide, narrow = (
         part_of(
-            Roofline(accelerator=part_named("new"), target=target, draft=None).target_pass(),
+            Roofline(accelerator=part_named("new"), target=target, drafter=Lookup()).target_pass(),
             *("attention, full", 4, 3, 1000),
         )
         for target in (model, model.with_kv_cache_dtype("fp8"))
@@ -328,14 +331,16 @@ def test_an_fp8_cache_halves_the_bytes_of_attention_and_none_of_its_flops() -> N
 
 def test_a_part_without_bf16_refuses_a_model_in_it() -> None:
     with pytest.raises(InputError, match=r"^dtype: "):
-        Roofline(accelerator=part_named("old"), target=MODEL, draft=None)
+        Roofline(accelerator=part_named("old"), target=MODEL, drafter=Lookup())
 
 
 def test_a_link_that_is_typed_replaces_that_of_the_part() -> None:
     part = part_named("middle")
     with pytest.raises(InputError, match=r"^link: "):
-        Roofline(accelerator=part, target=MODEL, draft=None, layout=Layout(tp=2))
-    typed = Roofline(accelerator=part, target=MODEL, draft=None, layout=Layout(tp=2), link_bytes_per_s=10.0)
+        Roofline(accelerator=part, target=MODEL, drafter=Lookup(), layout=Layout(tp=2))
+    typed = Roofline(
+        accelerator=part, target=MODEL, drafter=Lookup(), layout=Layout(tp=2), link_bytes_per_s=10.0
+    )
     # One token: 4 reductions of 10 bytes at 10 B/s.
     assert float(part_of(typed.target_pass(), "communication", 1, 1).seconds) == 4.0
 

@@ -11,6 +11,8 @@ from hypothesis import given, settings, strategies as st
 
 from specmath.acceptance import BetaAcceptance, ConstantAcceptance, PositionAcceptance, expected_tokens
 from specmath.catalogue import load_hardware
+from specmath.drafters.draft_model import DraftModel
+from specmath.drafters.lookup import Lookup
 from specmath.errors import InputError
 from specmath.forecast import SpeedupTable, forecast_speedup
 from specmath.laws import AcceptanceLaw
@@ -22,7 +24,9 @@ from specmath.sources import Ratios
 from specmath.trees import best_tree
 from specmath.verdicts import judgement
 
-CASES = roofline_cases(load_hardware("h100-sxm"), model_from_counts("70B"), model_from_counts("1B"))
+CASES = roofline_cases(
+    load_hardware("h100-sxm"), model_from_counts("70B"), DraftModel(model_from_counts("1B"))
+)
 
 
 def textbook(alpha: float, k: int, batch: int) -> float:
@@ -127,7 +131,8 @@ def test_a_tree_pays_for_every_node_it_verifies() -> None:
     batch = 64
     (row,) = forecast_speedup(tree, 4, batch, cases=CASES[:1]).rows()
     ridge = 989.4e12 / 3.35e12
-    step = 4 / 70 + max(1.0, batch * 31 / ridge)
+    # A level of the draft is 30/4 tokens of each sequence on average, beyond the ridge too.
+    step = 4 / 70 * max(1.0, batch * 7.5 / ridge) + max(1.0, batch * 31 / ridge)
     assert row["speedup"] == pytest.approx(float(tree.acceptance_length(4)) / step, rel=1e-12)
     chain = ConstantAcceptance(0.6)
     together = list(forecast_speedup([chain, tree], 4, batch, cases=CASES[:1]).rows())
@@ -144,7 +149,7 @@ def test_a_law_by_context_is_read_at_each_context() -> None:
 
 
 def test_a_lookup_draft_takes_law_and_cost_together() -> None:
-    cases = roofline_cases(load_hardware("h100-sxm"), model_from_counts("70B"), None, match_rate=0.4)
+    cases = roofline_cases(load_hardware("h100-sxm"), model_from_counts("70B"), Lookup(0.4))
     law = LookupAcceptance(0.4, ConstantAcceptance(0.9))
     (row,) = forecast_speedup(law, 8, 1, cases=cases[:1]).rows()
     assert row["draft_cost"] == 0

@@ -16,6 +16,7 @@ import yaml
 from specmath.accelerator import Accelerator
 from specmath.catalogue import hardware_catalogue, load_hardware
 from specmath.errors import UnknownNameError
+from specmath.profile_catalogue import load_profile, profile_names
 
 FILE = Path(__file__).parent.parent / "hardware.yaml"
 RAW: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))  # a reader that knows YAML 1.1 only
@@ -272,6 +273,10 @@ def test_there_are_65_entries_and_no_source_is_idle() -> None:
     cited = {source.key for part in parts for source in part.sources}
     cited |= {figure.source.key for part in parts for figure in part.measured}
     cited |= {part.price_source.key for part in parts if part.price_source}
+    profiles = [load_profile(name) for name in profile_names()]
+    cited |= {
+        one.key for profile in profiles for constant in profile.constants.values() for one in constant.sources
+    }
     assert len(RAW["accelerators"]) == len(parts) == len(RATIOS) == 65
     assert set(RAW["sources"]) == cited
 

@@ -7,11 +7,15 @@ import pytest
 
 from specmath.acceptance import expected_tokens
 from specmath.catalogue import load_hardware
+from specmath.drafters.base import Drafter
+from specmath.drafters.draft_model import DraftModel
+from specmath.drafters.lookup import Lookup
 from specmath.execution import Efficiency, Layout
+from specmath.experts import expected_experts
 from specmath.memory import sequence_bytes_per_device
 from specmath.model import ModelShape
 from specmath.model_catalogue import load_model
-from specmath.roofline import ForwardPass, PassPart, expected_experts
+from specmath.roofline import ForwardPass, PassPart
 from specmath.roofline_source import Roofline
 
 LLAMA_70B = load_model("llama-3.1-70b")
@@ -20,13 +24,13 @@ SPARSE_30B = load_model("qwen3-30b-a3b")
 
 
 def roofline(
-    target: ModelShape, *, tp: int = 1, kv_reread: float = 0.0, draft: ModelShape | None = None
+    target: ModelShape, *, tp: int = 1, kv_reread: float = 0.0, drafter: Drafter | None = None
 ) -> Roofline:
     """On as many H100 SXM: 3.35 TB/s, 989.4 TFLOP/s bf16 dense, NVLink 450 GB/s one way."""
     return Roofline(
         accelerator=load_hardware("h100-sxm"),
         target=target,
-        draft=draft,
+        drafter=drafter or Lookup(),
         layout=Layout(tp=tp),
         efficiency=Efficiency(kv_reread=kv_reread),
     )
@@ -122,7 +126,7 @@ def test_experts_of_more_tokens_over_those_of_one(tokens: int, ratio: float) -> 
 
 def test_a_sparse_target_gains_most_at_a_medium_batch() -> None:
     """MoESD: at batch 1 verification reads new experts; later all are read anyway, and then FLOPs bind."""
-    source = roofline(SPARSE_30B, draft=load_model("qwen3-0.6b"))
+    source = roofline(SPARSE_30B, drafter=DraftModel(load_model("qwen3-0.6b")))
     batches = np.array([1, 64, 4096])
     length = float(np.asarray(expected_tokens(0.8, 3)))
     alone, medium, large = length / source.step_cost(3, batches, 0).in_plain_steps
@@ -156,7 +160,9 @@ def test_the_ridge_in_16_bits_and_a_quarter_of_it_for_int4(part: str, ridge: flo
 
     The head of 128256·8192 parameters stays in 16 bits, and 32 bits of scales serve 128 weights.
     """
-    source = Roofline(accelerator=load_hardware(part), target=LLAMA_70B, draft=None)
+    source = Roofline(accelerator=load_hardware(part), target=LLAMA_70B, drafter=Lookup())
     assert source.ridge_tokens == pytest.approx(ridge, abs=0.6)
-    narrow = Roofline(accelerator=load_hardware(part), target=LLAMA_70B.with_quantization("int4"), draft=None)
+    narrow = Roofline(
+        accelerator=load_hardware(part), target=LLAMA_70B.with_quantization("int4"), drafter=Lookup()
+    )
     assert 0.25 < narrow.ridge_tokens / source.ridge_tokens < 0.29

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from specmath.catalogue import load_hardware
+from specmath.drafters.draft_model import DraftModel
 from specmath.errors import InputError
 from specmath.execution import ONE_DEVICE, Layout
 from specmath.memory import MEMORY_SHARE, Residents, sequence_bytes_per_device, weight_bytes_per_device
@@ -194,7 +195,7 @@ def test_both_arms_of_a_pair_on_eight_devices() -> None:
     source = Roofline(
         accelerator=part,
         target=load_model("llama-3.1-70b"),
-        draft=load_model("llama-3.2-1b"),
+        drafter=DraftModel(load_model("llama-3.2-1b")),
         layout=Layout(tp=8),
     )
     free = 0.9 * part.memory_bytes - 2 * 70_553_706_496 / 8

@@ -10,8 +10,9 @@ from hypothesis import given, strategies as st
 
 from specmath.errors import InputError
 from specmath.execution import DeviceRates
+from specmath.experts import expected_experts
 from specmath.model_counts import model_from_counts
-from specmath.roofline import ForwardPass, blended, expected_experts
+from specmath.roofline import ForwardPass, blended
 
 H100 = DeviceRates(memory_bytes_per_s=3.35e12, flops_per_s={"bf16": 989e12})
 

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from specmath.execution import DeviceRates, Efficiency, Layout
+from specmath.experts import expected_experts
 from specmath.memory import Residents, sequence_bytes_per_device, weight_bytes_per_device
 from specmath.model import AttentionGroup, ExpertGroup, ModelShape, StateGroup, WeightGroup
-from specmath.roofline import ForwardPass, expected_experts
+from specmath.roofline import ForwardPass
 
 DTYPES = ("bf16", "fp8", "fp4")
 ROUNDING = 1 + 1e-11

@@ -12,6 +12,8 @@ import pytest
 from specmath.accelerator import Accelerator, Source
 from specmath.acceptance import expected_tokens
 from specmath.catalogue import load_hardware
+from specmath.drafters.draft_model import DraftModel
+from specmath.drafters.lookup import Lookup
 from specmath.errors import InputError
 from specmath.execution import Efficiency, Layout
 from specmath.model import ModelShape
@@ -48,14 +50,14 @@ def test_golden_speedups_of_pairs_known_by_counts(row: dict[str, Any]) -> None:
     source = Roofline(
         accelerator=device(row["peak_flops_per_s"], row["memory_bytes_per_s"]),
         target=dense(row["target_params"]),
-        draft=dense(row["draft_params"]),
+        drafter=DraftModel(dense(row["draft_params"])),
     )
     step = source.step_cost(row["k"], row["batch"], 0).in_plain_steps
     assert float(expected_tokens(row["alpha"], row["k"]) / step) == pytest.approx(row["value"], rel=1e-9)
 
 
 def test_the_memory_bound_case_verifies_for_free_at_a_byte_ratio() -> None:
-    _, memory, compute = roofline_cases(load_hardware("h100-sxm"), dense(70e9), dense(1e9))
+    _, memory, compute = roofline_cases(load_hardware("h100-sxm"), dense(70e9), DraftModel(dense(1e9)))
     for batch in (1, 64, 4096):
         cost = memory.step_cost(4, batch, 0)
         assert float(cost.verify_cost) == 1.0
@@ -67,7 +69,7 @@ def test_the_memory_bound_case_verifies_for_free_at_a_byte_ratio() -> None:
 
 def test_a_sparse_draft_has_its_own_flop_ratio_in_the_compute_bound_case() -> None:
     draft = counts_model("4B/1B", 4e9, 1e9)
-    _, memory, compute = roofline_cases(load_hardware("h100-sxm"), dense(70e9), draft)
+    _, memory, compute = roofline_cases(load_hardware("h100-sxm"), dense(70e9), DraftModel(draft))
     assert float(memory.step_cost(4, 8, 0).draft_cost) == pytest.approx(4 / 70, rel=1e-14)
     assert float(compute.step_cost(4, 8, 0).draft_cost) == pytest.approx(1 / 70, rel=1e-14)
 
@@ -89,7 +91,7 @@ def test_a_lookup_draft_by_ratios_is_the_closed_form() -> None:
 
 
 def test_a_lookup_draft_alone_averages_steps_and_in_a_batch_shares_the_pass() -> None:
-    ideal, *_ = roofline_cases(device(4e12, 2e12), dense(1e9), None, match_rate=0.5)
+    ideal, *_ = roofline_cases(device(4e12, 2e12), dense(1e9), Lookup(0.5))
     # Ridge at 2 tokens: 4e12 · 2 bytes / (2 · 2e12).
     assert ideal.ridge_tokens == pytest.approx(2)
     alone = 0.5 * (8 / 2) + 0.5 * 1  # 8 tokens are 4 × the plain step, no match is the plain step
@@ -100,19 +102,19 @@ def test_a_lookup_draft_alone_averages_steps_and_in_a_batch_shares_the_pass() ->
 
 
 def test_a_tree_verifies_its_nodes_not_its_depth() -> None:
-    ideal, *_ = roofline_cases(device(4e12, 2e12), dense(1e9), dense(1e8))
+    ideal, *_ = roofline_cases(device(4e12, 2e12), dense(1e9), DraftModel(dense(1e8)))
     chain, tree = ideal.step_cost(4, 1, 0), ideal.step_cost(4, 1, 0, width=20)
     assert float(tree.verify_cost) == pytest.approx(float(chain.verify_cost) * 20 / 5, rel=1e-14)
     assert float(tree.draft_passes) == 4
 
 
 def test_a_warning_counts_the_devices_that_the_weights_want() -> None:
-    ideal, *_ = roofline_cases(load_hardware("h100-sxm"), dense(70e9), dense(1e9))
+    ideal, *_ = roofline_cases(load_hardware("h100-sxm"), dense(70e9), DraftModel(dense(1e9)))
     (advice,) = ideal.warnings
     assert advice.code == "more-devices"
     assert "142 GB" in advice.text
     assert "85.52 GB of a h100-sxm: at least 2" in advice.text
-    fits, *_ = roofline_cases(load_hardware("h100-sxm"), dense(8e9), dense(1e9))
+    fits, *_ = roofline_cases(load_hardware("h100-sxm"), dense(8e9), DraftModel(dense(1e9)))
     assert fits.warnings == ()
 
 
@@ -123,8 +125,11 @@ def test_a_warning_counts_the_devices_that_the_weights_want() -> None:
         (lambda: Ratios(draft_cost=0.1, verify_cost=0), "verify_cost"),
         (lambda: Ratios(draft_cost=0.1, overhead=float("nan")), "overhead"),
         (lambda: Ratios(draft_cost=0.1, match_rate=1.1), "match_rate"),
-        (lambda: roofline_cases(load_hardware("t4"), dense(7e9), None), "dtype"),
-        (lambda: roofline_cases(load_hardware("l4"), dense(7e9), None)[0].step_cost(4, 1, 2048), "context"),
+        (lambda: roofline_cases(load_hardware("t4"), dense(7e9), Lookup()), "dtype"),
+        (
+            lambda: roofline_cases(load_hardware("l4"), dense(7e9), Lookup())[0].step_cost(4, 1, 2048),
+            "context",
+        ),
     ],
 )
 def test_what_is_wrong_is_refused_by_name(call: Any, name: str) -> None:
@@ -139,7 +144,7 @@ def test_the_derivation_of_typed_ratios_adds_up() -> None:
 
 
 def test_the_derivation_of_a_lookup_draft_shows_the_shared_pass() -> None:
-    ideal, *_ = roofline_cases(load_hardware("h100-sxm"), dense(70e9), None, match_rate=0.25)
+    ideal, *_ = roofline_cases(load_hardware("h100-sxm"), dense(70e9), Lookup(0.25))
     lines = ideal.derivation(4, 8, 0, width=5, passes=4)
     assert any(line.startswith("shared verification, h matched, 2 tokens of 8 sequences") for line in lines)
 
@@ -148,7 +153,7 @@ def test_the_limits_are_free_of_communication() -> None:
     cases = roofline_cases(
         load_hardware("h100-sxm"),
         load_model("llama-3.1-8b"),
-        None,
+        Lookup(),
         layout=Layout(tp=2),
         efficiency=Efficiency(link_latency_s=1.0),
     )
@@ -159,12 +164,12 @@ def test_the_limits_are_free_of_communication() -> None:
 
 def test_expert_parallelism_wants_experts() -> None:
     part, layout = load_hardware("h100-sxm"), Layout(tp=2, ep=2)
-    assert roofline_cases(part, load_model("qwen3-30b-a3b"), None, layout=layout)
+    assert roofline_cases(part, load_model("qwen3-30b-a3b"), Lookup(), layout=layout)
     with pytest.raises(InputError, match=r"^ep: .* has none"):
-        roofline_cases(part, load_model("llama-3.1-8b"), None, layout=layout)
+        roofline_cases(part, load_model("llama-3.1-8b"), Lookup(), layout=layout)
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.5])
 def test_a_match_rate_is_a_share(rate: float) -> None:
     with pytest.raises(InputError, match=r"^match_rate: "):
-        roofline_cases(load_hardware("h100-sxm"), dense(8e9), None, match_rate=rate)
+        roofline_cases(load_hardware("h100-sxm"), dense(8e9), Lookup(rate))

@@ -14,6 +14,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+DEFAULTS_FILE = "specmath.toml"
+"""A project's defaults, in the current folder; see `specmath.cli.defaults`."""
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it: 128 + SIGINT."""
 
@@ -36,15 +38,17 @@ def run(arguments: list[str]) -> int:
     """Run the command line; returns the exit status. Every fault becomes one line on stderr here."""
     import typer
 
-    from specmath.cli.app import app
+    from specmath.cli.app import COMMANDS, command_tree
     from specmath.errors import SpecmathError
 
     # The base of all usage errors, in click and in the copy of click that newer typers carry.
     usage_error: Any = typer.BadParameter.__mro__[2]
-    command: Any = typer.main.get_command(app)
+    named, with_defaults = next(iter(arguments), ""), os.path.lexists(DEFAULTS_FILE)
+    command = command_tree(*([named] if named in COMMANDS and not with_defaults else []))
     defaults: dict[str, Any] = {}
     try:
-        defaults = _defaults(command, arguments)
+        if with_defaults:
+            defaults = _defaults(command, arguments)
         status = command.main(arguments, prog_name="specmath", standalone_mode=False, default_map=defaults)
     except (SpecmathError, usage_error, typer.Abort, KeyboardInterrupt, MemoryError, OSError) as error:
         if "--debug" in arguments:
@@ -68,7 +72,7 @@ def _utf8(stream: Any) -> Any:
 
 def _defaults(command: Any, arguments: list[str]) -> dict[str, Any]:
     """What a `specmath.toml` sets for the command that is about to run; said on stderr."""
-    from specmath.cli.defaults import FILE, Command, project_defaults
+    from specmath.cli.defaults import Command, project_defaults
 
     name = next(iter(arguments), "")
     leaves = {key: leaf for key, leaf in command.commands.items() if not hasattr(leaf, "commands")}
@@ -79,7 +83,7 @@ def _defaults(command: Any, arguments: list[str]) -> dict[str, Any]:
     if values:
         shown = {key: "true" if value is True else str(value) for key, value in values.items()}
         told = ", ".join(f"{key.replace('_', '-')} = {value}" for key, value in shown.items())
-        _say(f"specmath: defaults from {FILE}: {told}")
+        _say(f"specmath: defaults from {DEFAULTS_FILE}: {told}")
     return {name: values}
 
 

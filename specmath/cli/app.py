@@ -1,24 +1,62 @@
-"""The command tree. Each command is a thin skin over one public function of the library."""
+"""The command tree. Each command is a thin skin over one public function of the library.
+
+Start-up is a feature: a command line that names its command builds that command alone.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
 
 from specmath import __version__
-from specmath.cli.crossover import crossover
-from specmath.cli.show import show
-from specmath.cli.speedup import speedup
-from specmath.cli.tokens import tokens
 
-app = typer.Typer(
-    name="specmath",
-    help="Does speculative decoding pay? Expected tokens, speed-up, crossover batch.",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    pretty_exceptions_enable=False,
-)
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "tokens": (
+        "specmath tokens --alpha 0.7 --k 4",
+        "specmath tokens --rates .8/.7/.6 --k 1:3 -f md",
+    ),
+    "speedup": (
+        "specmath speedup --alpha 0.7 --k 4 --batch 64",
+        "specmath speedup --alpha 0.5:0.9:0.1 --k 1:8 --batch 1:256:x2 -o grid.csv",
+    ),
+    "crossover": (
+        "specmath crossover --alpha 0.8 --k 1:8 --hardware h200-sxm --target 47B/13B --draft 1B -f md",
+        "specmath crossover --alpha 0.7 --k 4 --batch 64 --flips",
+    ),
+    "schedule": (
+        "specmath schedule --alpha 0.7 --batches 1=.2,8=.5,64=.3",
+        "specmath schedule --beta 5.6/2.3 --batches 1:256:x2 --target qwen3-32b --draft qwen3-0.6b "
+        "--context 2k,32k",
+    ),
+    "accuracy": ("specmath accuracy", "specmath accuracy --data runs.csv --by engine -f md"),
+    "show": (),
+}
+"""Commands as the help page has them, each in a module and a function of its name, with worked examples."""
+
+
+def command_tree(*names: str) -> Any:
+    """The command line with these commands, all of them where none is named."""
+    app = typer.Typer(
+        name="specmath",
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        pretty_exceptions_enable=False,
+    )
+    app.callback(help="Does speculative decoding pay? Expected tokens, speed-up, crossover batch.")(_root)
+    for name in names or COMMANDS:
+        command = getattr(import_module(f"specmath.cli.{name}"), name)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(epilog=examples(*COMMANDS[name]))(command)
+    return typer.main.get_command(app)
+
+
+def examples(*lines: str) -> str:
+    """Worked examples for the foot of a help page."""
+    return "Examples:\n\n" + "\n\n".join(f"$ {line}" for line in lines)
 
 
 def _print_version(wanted: bool) -> None:
@@ -27,33 +65,9 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Does speculative decoding pay? Expected tokens, speed-up, crossover batch."""
-
-
-def examples(*lines: str) -> str:
-    """Worked examples for the foot of a help page."""
-    return "Examples:\n\n" + "\n\n".join(f"$ {line}" for line in lines)
-
-
-app.command(
-    epilog=examples("specmath tokens --alpha 0.7 --k 4", "specmath tokens --rates .8/.7/.6 --k 1:3 -f md")
-)(tokens)
-app.command(
-    epilog=examples(
-        "specmath speedup --alpha 0.7 --k 4 --batch 64",
-        "specmath speedup --alpha 0.5:0.9:0.1 --k 1:8 --batch 1:256:x2 -o grid.csv",
-    )
-)(speedup)
-app.command(
-    epilog=examples(
-        "specmath crossover --alpha 0.7 --k 4",
-        "specmath crossover --alpha 0.8 --k 1:8 --hardware h200-sxm --target 47B/13B --draft 1B -f md",
-    )
-)(crossover)
-app.add_typer(show, name="show", help="What is in the catalogue?")
+    """The options before a command."""

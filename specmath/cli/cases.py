@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 
 from specmath.axes import parse_linear
+from specmath.cli.drafts import Choice, drafter, only_choice
 from specmath.cli.laws import match_rate
-from specmath.cli.models import accelerator, degree, efficiency, layout, link, model
+from specmath.cli.models import accelerator, efficiency, layout, link, model
 from specmath.cli.options import AcceptanceOptions, DeviceOptions, PairOptions, RatioOptions
 from specmath.cli.text import given_or, option, parse_number
+from specmath.drafters.base import Drafter
 from specmath.errors import InputError
-from specmath.execution import Layout
-from specmath.roofline_source import Roofline, roofline_cases
-from specmath.sources import Ratios, StepTimeSource
+from specmath.model import ModelShape
+from specmath.profile_catalogue import IDEAL_PROFILE, load_profile
+from specmath.profiled_source import forecast_cases
+from specmath.roofline_source import roofline_cases
+from specmath.sources import BatchSource, Ratios, StepTimeSource
 
-DEFAULT_TARGET, DEFAULT_DRAFT = "70B", "1B"
+DEFAULT_TARGET, DEFAULT_ENGINE = "70B", "typical"
 
 
 def step_time_cases(
-    acceptance: AcceptanceOptions, device: DeviceOptions, pair: PairOptions, ratios: RatioOptions
+    choice: Choice, device: DeviceOptions, pair: PairOptions, ratios: RatioOptions
 ) -> tuple[StepTimeSource, ...]:
     """Typed ratios as one case, or the three cases of the roofline."""
     if not _given(ratios):
-        return roofline(acceptance, device, pair)
+        return drafted_cases([choice], device, pair)[0]
     if strays := _given(device) + _given(pair):
         raise InputError(strays[0], f"excludes {option(_given(ratios)[0])}; give ratios or hardware")
-    if ratios.draft_cost is None and acceptance.match_rate is None:
+    if ratios.draft_cost is None and choice.acceptance.match_rate is None:
         raise InputError("draft_cost", "is missing; with typed ratios give the cost of one draft pass")
     verify_cost, verify_slope = parse_linear("verify_cost", given_or(ratios.verify_cost, "1"))
     source = Ratios(
@@ -33,7 +38,7 @@ def step_time_cases(
         verify_cost=verify_cost,
         verify_slope=verify_slope,
         overhead=parse_number("overhead", given_or(ratios.overhead, "0")),
-        match_rate=match_rate(acceptance),
+        match_rate=match_rate(choice.acceptance),
     )
     return (source,)
 
@@ -51,26 +56,37 @@ def chosen_cases(cases: tuple[StepTimeSource, ...], text: str | None) -> tuple[S
 
 def roofline(
     acceptance: AcceptanceOptions, device: DeviceOptions, pair: PairOptions
-) -> tuple[Roofline, Roofline, Roofline]:
-    """The ideal, memory-bound and compute-bound case of the model pair on the accelerator."""
-    lookup = acceptance.match_rate is not None
-    if pair.target == pair.draft == "-":
-        raise InputError("draft", "- is taken by the target; stdin can be read once")
-    if lookup and pair.draft is not None:
-        raise InputError("draft", "excludes --match-rate: a lookup draft runs no model")
+) -> tuple[BatchSource, ...]:
+    """The cases of the one draft that the options name: the engine's profile first, then the datasheet."""
+    return drafted_cases([only_choice(acceptance, pair)], device, pair)[0]
+
+
+def drafted_cases(
+    choices: Sequence[Choice], device: DeviceOptions, pair: PairOptions
+) -> list[tuple[BatchSource, ...]]:
+    """The cases of each draft of the target: the engine's profile, ideal, memory-bound and compute-bound."""
+    if [pair.target, *(choice.name for choice in choices)].count("-") > 1:
+        raise InputError("draft", "- is taken already; stdin can be read once")
     target = model("target", given_or(pair.target, DEFAULT_TARGET), device)
-    if not lookup and pair.draft is None and not target.counts_only:
-        raise InputError("draft", f"is missing: name the draft of {target.name}, or give --match-rate")
-    draft = None if lookup else model("draft", given_or(pair.draft, DEFAULT_DRAFT), device)
-    return roofline_cases(
-        accelerator(device),
+    return [_cases(target, drafter(choice, target, device), device) for choice in choices]
+
+
+def _cases(target: ModelShape, drafter: Drafter, device: DeviceOptions) -> tuple[BatchSource, ...]:
+    part = accelerator(device)
+    spread, typed_link, captured = layout(device), link(device), efficiency(device)
+    engine = given_or(device.engine, DEFAULT_ENGINE)
+    if engine == IDEAL_PROFILE:
+        return roofline_cases(
+            part, target, drafter, layout=spread, efficiency=captured, link_bytes_per_s=typed_link
+        )
+    return forecast_cases(
+        load_profile(engine, part, hardware_file=device.hardware_file),
+        part,
         target,
-        draft,
-        layout=layout(device),
-        draft_layout=Layout(tp=degree("draft_tp", pair.draft_tp)),
-        efficiency=efficiency(device),
-        link_bytes_per_s=link(device),
-        match_rate=match_rate(acceptance),
+        drafter,
+        layout=spread,
+        link_bytes_per_s=typed_link,
+        graph_sizes=captured.graph_sizes,
     )
 
 
@@ -82,4 +98,4 @@ def refuse_ratios(ratios: RatioOptions, question: str) -> None:
 
 
 def _given(options: DeviceOptions | PairOptions | RatioOptions) -> list[str]:
-    return [field.name for field in fields(options) if getattr(options, field.name) is not None]
+    return [field.name for field in fields(options) if getattr(options, field.name) not in (None, [])]

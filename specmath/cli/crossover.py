@@ -10,6 +10,7 @@ from specmath.cli.options import (
     K_HELP,
     AcceptanceOptions,
     DeviceOptions,
+    MeasuredOptions,
     OutputOptions,
     PairOptions,
     RatioOptions,
@@ -25,7 +26,7 @@ def crossover(
         typer.Option("--k", metavar="k", help=K_HELP),
     ] = None,
     batch: Annotated[
-        str, typer.Option(metavar="B", help="Batch at which break-even α, E, c and v are taken.")
+        str, typer.Option(metavar="B", help="Batch at which break-even values and flip points are taken.")
     ] = "1",
     context: Annotated[str, typer.Option(metavar="C", help="Tokens in the KV cache, per sequence.")] = "0",
     max_batch: Annotated[str, typer.Option(metavar="B", help="Largest batch tried.")] = "4096",
@@ -33,24 +34,37 @@ def crossover(
     device: DeviceOptions,
     pair: PairOptions,
     ratios: RatioOptions,
+    measured: MeasuredOptions,
+    flips: Annotated[
+        bool, typer.Option("--flips", help="Instead: what would turn the answer at this batch, ranked.")
+    ] = False,
     output: OutputOptions,
 ) -> None:
     """Up to which batch does it pay, and what would turn the answer?"""
     from specmath.axes import parse_axis
     from specmath.cli.cases import refuse_ratios, roofline
     from specmath.cli.laws import acceptance_laws, draft_lengths
+    from specmath.cli.measured import Asked, measured_source
     from specmath.cli.output import emit
+    from specmath.cli.progress import progress_shown
     from specmath.cli.text import parse_count
     from specmath.crossovers import find_crossovers
+    from specmath.flips import flip_points
 
     refuse_ratios(ratios, "a crossover")
     k_axis = draft_lengths(k, acceptance)
-    table = find_crossovers(
-        acceptance_laws(acceptance, k_axis),
-        k_axis,
-        source=roofline(acceptance, device, pair)[0],
-        batch=parse_count("batch", batch),
-        context=parse_axis("context", context),
-        max_batch=parse_count("max_batch", max_batch),
-    )
-    emit(table, output)
+    laws, contexts = acceptance_laws(acceptance, k_axis), parse_axis("context", context)
+    at_batch = parse_count("batch", batch)
+    asked = Asked(laws=laws, k=k_axis, batch=[at_batch], context=contexts)
+    answer = flip_points if flips else find_crossovers
+    with progress_shown("trying every input" if flips else "trying every batch") as progress:
+        table = answer(
+            laws,
+            k_axis,
+            source=measured_source(roofline(acceptance, device, pair)[0], measured, asked),
+            batch=at_batch,
+            context=contexts,
+            max_batch=parse_count("max_batch", max_batch),
+            progress=progress,
+        )
+        emit(table, output)

@@ -18,20 +18,22 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from specmath.cli import DEFAULTS_FILE
 from specmath.cli.options import LAWS, REFINEMENTS, DeviceOptions, PairOptions, RatioOptions
 from specmath.errors import AccessError, DataError
 
-FILE = Path("specmath.toml")
+FILE = Path(DEFAULTS_FILE)
 MAX_BYTES = 65_536
 
 _RATIOS = tuple(field.name for field in fields(RatioOptions))
 _HARDWARE = tuple(field.name for options in (DeviceOptions, PairOptions) for field in fields(options))
 _DROPS = (
     (LAWS, (*LAWS, *REFINEMENTS)),
-    (_RATIOS, (*_HARDWARE, "case")),
+    (_RATIOS, (*_HARDWARE, "case", "measured")),
     (_HARDWARE, _RATIOS),
-    (("draft",), ("match_rate",)),
-    (("match_rate",), ("draft", "draft_tp")),
+    (("draft",), ("match_rate", "method", "exit_layer")),
+    (("match_rate",), ("draft", "draft_tp", "method", "exit_layer")),
+    (("exit_layer",), ("draft", "draft_tp", "match_rate")),
 )
 """What is typed of the first drops the second from the defaults."""
 _NEVER = ("debug", "version", "help")
@@ -40,10 +42,11 @@ _NEVER = ("debug", "version", "help")
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What a command takes: parameter names by option, and which of them are switches."""
+    """What a command takes: parameter names by option, which of them are switches, which may be repeated."""
 
     names: Mapping[str, str]
     switches: frozenset[str]
+    repeated: frozenset[str]
 
     @classmethod
     def of(cls, parameters: Sequence[Any]) -> Command:
@@ -51,7 +54,8 @@ class Command:
         known = [parameter for parameter in parameters if parameter.name not in _NEVER]
         names = {option: parameter.name for parameter in known for option in parameter.opts}
         switches = (parameter.name for parameter in known if getattr(parameter, "is_flag", False))
-        return cls(names, frozenset(switches))
+        repeated = (parameter.name for parameter in known if getattr(parameter, "multiple", False))
+        return cls(names, frozenset(switches), frozenset(repeated))
 
     def parameter(self, key: str) -> str | None:
         """The parameter that a key of the file means."""
@@ -77,13 +81,14 @@ def project_defaults(command: str, commands: Mapping[str, Command], typed: Seque
         return {}
     shared, tables = _read(commands)
     own = commands[command]
-    # A crossover has the ratio options only to refuse them with a reason.
-    refused = _RATIOS if command == "crossover" else ()
+    # These have the ratio options only to refuse them with a reason.
+    refused = _RATIOS if command in ("crossover", "schedule") else ()
     values = {own.parameter(key): value for key, value in shared.items() if own.parameter(key) not in refused}
     values |= {own.parameter(key): value for key, value in tables.get(command, {}).items()}
     given = {own.names.get(word.split("=")[0]) for word in typed}
     dropped = {name for rivals, losers in _DROPS if given & set(rivals) for name in losers} | given
-    return {name: value for name, value in values.items() if name is not None and name not in dropped}
+    kept = {name: value for name, value in values.items() if name is not None and name not in dropped}
+    return {name: [value] if name in own.repeated else value for name, value in kept.items()}
 
 
 def _read(commands: Mapping[str, Command]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:

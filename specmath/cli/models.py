@@ -38,10 +38,10 @@ def link(device: DeviceOptions) -> float | None:
     return None if device.link is None else parse_quantity("link", device.link, "B/s")
 
 
-def model(role: str, text: str, device: DeviceOptions) -> ModelShape:
+def model(role: str, text: str, device: DeviceOptions, *, draft_kind: str | None = None) -> ModelShape:
     """The model that the text names, in the dtypes that the options ask for; only a target is quantised."""
     try:
-        shape = _named_model(text)
+        shape = _named_model(text, draft_kind)
         if device.dtype is not None:
             shape = shape.with_dtype(device.dtype)
         if device.quantization is not None and role == "target":
@@ -55,17 +55,17 @@ def model(role: str, text: str, device: DeviceOptions) -> ModelShape:
     return shape
 
 
-def _named_model(text: str) -> ModelShape:
+def _named_model(text: str, draft_kind: str | None) -> ModelShape:
     if looks_like_counts(text):
         return model_from_counts(text)
     if text == "-":
         from specmath.hf.document import read_stdin
         from specmath.hf.reader import read_config
 
-        return read_config(read_stdin(), "stdin", name="stdin")
+        return read_config(read_stdin(), "stdin", name="stdin", draft_kind=draft_kind)
     from specmath.model_catalogue import load_model
 
-    return load_model(text)
+    return load_model(text, draft_kind=draft_kind)
 
 
 def degree(name: str, text: str | None) -> int:

@@ -31,6 +31,13 @@ def hardware_completion(incomplete: str) -> list[str]:
     return [name for name in hardware_names() if name.startswith(incomplete)]
 
 
+def engine_completion(incomplete: str) -> list[str]:
+    """Profiles that begin like this, for the shell."""
+    from specmath.profile_catalogue import IDEAL_PROFILE, profile_names
+
+    return [name for name in (IDEAL_PROFILE, *profile_names()) if name.startswith(incomplete)]
+
+
 def model_completion(incomplete: str) -> list[str]:
     """Models that begin like this, for the shell."""
     from specmath.model_catalogue import model_names
@@ -102,7 +109,16 @@ class DeviceOptions:
         ),
     ] = None
     hardware_file: Annotated[
-        Text, _hardware(metavar="FILE", help="YAML that adds or overrides accelerators.")
+        Text, _hardware(metavar="FILE", help="YAML that adds or overrides accelerators and profiles.")
+    ] = None
+    engine: Annotated[
+        Text,
+        _hardware(
+            metavar="NAME",
+            help="Profile of the software: ideal, typical, vllm, sglang, tensorrt-llm, llama.cpp, mlx, "
+            "transformers, cpu. \\[default: typical]",
+            autocompletion=engine_completion,
+        ),
     ] = None
     tp: Annotated[Text, _hardware(metavar="N", help="Tensor parallelism of the target.")] = None
     dp: Annotated[Text, _hardware(metavar="N", help="Data-parallel attention: groups of tp devices.")] = None
@@ -136,13 +152,29 @@ class PairOptions:
         Text, _hardware(metavar="MODEL", help=f"{_MODEL} \\[default: 70B]", autocompletion=model_completion)
     ] = None
     draft: Annotated[
-        Text,
+        list[str] | None,
         _hardware(
-            metavar="MODEL", help="As for the target. \\[default: 1B]", autocompletion=model_completion
+            metavar="MODEL[,alpha=.7,k=3,…]",
+            help="A model or head as for the target, or a method; repeat it to compare, each with an "
+            "acceptance, k, tp and method of its own. \\[default: 1B]",
+            autocompletion=model_completion,
         ),
     ] = None
+    method: Annotated[
+        Text,
+        _hardware(
+            metavar="eagle3|mtp|ngram|…",
+            help="How it drafts: draft-model, pard, eagle, eagle3, mtp, p-eagle, medusa, dflash, dspark, "
+            "domino, ngram, suffix, early-exit. Else inferred from the draft; without a draft its head is "
+            "derived, or the target's own.",
+        ),
+    ] = None
+    exit_layer: Annotated[
+        Text, _hardware(metavar="N", help="Layers that a draft pass of early-exit runs.")
+    ] = None
     draft_tp: Annotated[
-        Text, _hardware(metavar="N", help="Tensor parallelism of the draft. \\[default: 1]")
+        Text,
+        _hardware(metavar="N", help="Tensor parallelism of the draft. \\[default: 1; for heads, as --tp]"),
     ] = None
 
 
@@ -155,6 +187,21 @@ class RatioOptions:
         Text, _ratio(metavar="v", help="The verification pass, a number or 1+.05k. \\[default: 1]")
     ] = None
     overhead: Annotated[Text, _ratio(metavar="o", help="Everything else in a step. \\[default: 0]")] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredOptions:
+    """Measured pairs that correct the step times."""
+
+    measured: Annotated[
+        list[str] | None,
+        typer.Option(
+            rich_help_panel="Measured",
+            metavar="k=3,batch=8,speedup=1.7",
+            help="A measured pair, or a CSV or JSONL file of runs; repeat for several. Also "
+            "off=3120tok/s@32,on=5180tok/s@32; acceptance-length=E where no option gives it.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ import typer
 from specmath.cli.options import (
     DeviceOptions,
     OutputOptions,
+    engine_completion,
     hardware_completion,
     model_completion,
     with_options,
@@ -47,6 +48,46 @@ def hardware(
         raise InputError(strays[0], "filters the list; leave it out beside a NAME")
     else:
         emit(hardware_sheet(load_hardware(name, hardware_file=hardware_file)), output)
+
+
+@show.command("profile")
+@with_options
+def profile(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ENGINE]",
+            help="Constants of one profile, as typical or vllm.",
+            autocompletion=engine_completion,
+        ),
+    ] = None,
+    hardware: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="With the measurements of this accelerator.",
+            autocompletion=hardware_completion,
+        ),
+    ] = None,
+    hardware_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="YAML that adds or overrides profiles.")
+    ] = None,
+    *,
+    output: OutputOptions,
+) -> None:
+    """Profiles of engines: each constant with its low and high end, its source and how it was read."""
+    from specmath.catalogue import load_hardware
+    from specmath.cli.output import emit
+    from specmath.profile_catalogue import load_profile
+    from specmath.profile_tables import list_profiles, profile_sheet
+
+    if name is None and hardware is not None:
+        raise InputError("hardware", "belongs to one profile; name it, as in `show profile vllm`")
+    if name is None:
+        emit(list_profiles(hardware_file=hardware_file), output)
+        return
+    part = None if hardware is None else load_hardware(hardware, hardware_file=hardware_file)
+    emit(profile_sheet(load_profile(name, part, hardware_file=hardware_file), part), output)
 
 
 @show.command("model")
@@ -112,6 +153,7 @@ def forward_pass(
     from specmath.cli.models import accelerator, efficiency, layout, link, model as named_model
     from specmath.cli.output import emit
     from specmath.cli.text import parse_count, parse_number
+    from specmath.drafters.lookup import Lookup
     from specmath.pass_table import take_apart
     from specmath.roofline_source import Roofline
 
@@ -119,7 +161,7 @@ def forward_pass(
     source = Roofline(
         accelerator=part,
         target=named_model("target", target, device),
-        draft=None,
+        drafter=Lookup(),
         layout=layout(device),
         efficiency=efficiency(device),
         link_bytes_per_s=link(device),

@@ -7,6 +7,8 @@ from specmath.errors import InputError
 
 _OPTION_OF = {
     "kv_dtype": "kv_cache_dtype",
+    "kind": "method",
+    "layout": "draft_tp",
     "a": "beta",
     "b": "beta",
     "branching": "tree_branching",

@@ -57,7 +57,7 @@ def readable_columns(result: Result) -> list[ReadableColumn]:
             f"a readable table ends at {MAX_ROWS:,} rows, this one has {len(result):,}; "
             "use csv, json or parquet",
         )
-    gathered: dict[str, list[Cell]] = {key: [] for key in result.keys}
+    gathered: dict[str, list[Cell]] = {key: [] for key in result.keys if key not in result.data_keys}
     held = 0
     for chunk in result.chunks():
         for key, values in gathered.items():

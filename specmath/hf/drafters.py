@@ -209,7 +209,13 @@ def _eagle3(fields: Fields, kind: str = "eagle3") -> _Plan:
     return _Plan(
         blocks=tuple(blocks(fields, kinds)),
         outside=tuple(outside),
-        draft=DraftHead(kind=kind, one_pass=kind == "p-eagle", draft_vocab=draft_vocab, target_features=3),
+        draft=DraftHead(
+            kind=kind,
+            one_pass=kind == "p-eagle",
+            draft_vocab=draft_vocab,
+            target_features=3,
+            target_hidden=fields.count("target_hidden"),
+        ),
     )
 
 
@@ -288,7 +294,12 @@ def _assistant(fields: Fields) -> _Plan:
     return _Plan(
         blocks=tuple(blocks(own, layer_kinds(own))),
         outside=tuple(outside),
-        draft=DraftHead(kind="gemma4-assistant", one_pass=False, draft_vocab=fields.count("vocab")),
+        draft=DraftHead(
+            kind="gemma4-assistant",
+            one_pass=False,
+            draft_vocab=fields.count("vocab"),
+            target_hidden=backbone,
+        ),
     )
 
 

@@ -1,0 +1,200 @@
+"""From `--measured` to measurements, and from step-time sources to sources that agree with them.
+
+    k=3,batch=8,speedup=1.7,acceptance-length=2.8      a pair
+    off=3120tok/s@32,on=5180tok/s@32                   both arms, of all sequences together, at batch 32
+    off=14.2ms@8,on=8.1ms@8                            both arms, per output token of a sequence
+    runs.csv, runs.jsonl, runs.json                    a table of runs
+
+What a measurement leaves out is taken from the question: its only k, its only batch, its first context, and
+the acceptance that its options name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from specmath.acceptance_axis import AcceptanceAxis
+from specmath.anchors import anchored
+from specmath.axes import parse_record
+from specmath.cli.options import MeasuredOptions
+from specmath.cli.text import parse_count, parse_number
+from specmath.errors import InputError
+from specmath.laws import AcceptanceLaw
+from specmath.measurements import Measurement, Run, paired
+from specmath.results import Advice
+from specmath.sources import BatchSource, StepTimeSource
+from specmath.units import parse_quantity
+
+_FIELDS = ("k", "batch", "context", "acceptance_length", "speedup", "off", "on")
+_ENDINGS = (".csv", ".jsonl", ".json")
+_Arm = tuple[float, bool, int | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the question is about, for what a measurement leaves out."""
+
+    laws: Sequence[AcceptanceLaw]
+    k: Sequence[int]
+    batch: Sequence[int]
+    context: Sequence[float]
+
+    @property
+    def only_k(self) -> int | None:
+        return self.k[0] if len(self.k) == 1 else None
+
+    @property
+    def only_batch(self) -> int | None:
+        return self.batch[0] if len(self.batch) == 1 else None
+
+    def law(self, context: float) -> AcceptanceLaw | None:
+        """The one law asked about; None where there are several."""
+        axis = AcceptanceAxis.of(self.laws)
+        return axis.law(0).at(context) if len(axis) == 1 else None
+
+
+def with_measurements(
+    cases: tuple[StepTimeSource, ...], options: MeasuredOptions, asked: Asked
+) -> tuple[StepTimeSource, ...]:
+    """The cases with the measured one in front; the cases themselves where nothing was measured."""
+    if not options.measured:
+        return cases
+    leading = measured_source(cast("BatchSource", cases[0]), options, asked)
+    return (leading, *(cases if cases[0].case == "ideal" else cases[1:]))
+
+
+def measured_source(source: BatchSource, options: MeasuredOptions, asked: Asked) -> BatchSource:
+    """The source corrected by what was measured; the source itself where nothing was."""
+    if not options.measured:
+        return source
+    if source.case == "ratios":
+        problem = (
+            "corrects a model of the step; typed ratios are no model: give --hardware, --target, --draft"
+        )
+        raise InputError("measured", problem)
+    try:
+        measurements, notes = _measurements(options.measured, asked)
+        return anchored(source, measurements).asked(asked.batch, notes=notes)
+    except InputError as fault:
+        if fault.name == "measured":
+            raise
+        raise InputError("measured", f"{fault.name.replace('_', '-')}: {fault.problem}") from fault
+
+
+def _measurements(texts: Sequence[str], asked: Asked) -> tuple[tuple[Measurement, ...], tuple[Advice, ...]]:
+    runs: list[Run] = []
+    notes: list[Advice] = []
+    for text in texts:
+        found, said = _file(text, asked) if _names_a_file(text) else ([_typed(text, asked)], [])
+        runs += found
+        notes += said
+    pairs = paired(_with_lengths(runs, asked))
+    if not pairs:
+        raise InputError("measured", "holds no run with speculation; give `on` too, or a speed-up")
+    return tuple(_shaped(pair, asked) for pair in pairs), tuple(notes)
+
+
+def _names_a_file(text: str) -> bool:
+    return "=" not in text or text.lower().endswith(_ENDINGS)
+
+
+def _file(text: str, asked: Asked) -> tuple[list[Run], list[Advice]]:
+    from specmath.run_files import RunDefaults, read_runs  # only a file pays for csv and json
+
+    defaults = RunDefaults(k=asked.only_k, batch=asked.only_batch, context=asked.context[0])
+    runs, notes = read_runs(Path(text), defaults=defaults)
+    return list(runs), list(notes)
+
+
+def _typed(text: str, asked: Asked) -> Run:
+    record = parse_record("measured", text, _FIELDS)
+    arms: dict[str, _Arm] = {name: _arm(name, record[name]) for name in ("off", "on") if name in record}
+    batch = _batch(record, arms, asked)
+    off, on = (_seconds(arms.get(name), batch) for name in ("off", "on"))
+    speculative = on is not None or "speedup" in record
+    k = _k(record, asked) if speculative or off is None else 0
+    return Run(
+        k=k,
+        batch=batch,
+        context=_number(record, "context", asked.context[0]),
+        acceptance_length=_number(record, "acceptance_length", None),
+        seconds_per_token=off if k == 0 else on,
+        plain_s=None if k == 0 else off,
+        speedup=_number(record, "speedup", None),
+    )
+
+
+def _arm(name: str, text: str) -> _Arm:
+    """The figure of one arm, whether it is a throughput of all sequences, and the batch behind the @."""
+    figure, at, batch = text.partition("@")
+    is_rate = figure.rstrip().endswith("tok/s")
+    if not (is_rate or figure.rstrip().endswith("s")):
+        problem = "needs a unit: 3120tok/s of all sequences together, or 14.2ms per output token of one"
+        raise InputError("measured", f"{name}={figure} {problem}")
+    value = parse_quantity("measured", figure, "tok/s" if is_rate else "s")
+    if value <= 0:
+        raise InputError("measured", f"{name}={figure} must be above 0")
+    return value, is_rate, parse_count("measured", batch) if at else None
+
+
+def _seconds(arm: _Arm | None, batch: int) -> float | None:
+    """Seconds per output token of one sequence."""
+    if arm is None:
+        return None
+    value, is_rate, _ = arm
+    return batch / value if is_rate else value
+
+
+def _batch(record: Mapping[str, str], arms: Mapping[str, _Arm], asked: Asked) -> int:
+    named = {batch for _, _, batch in arms.values() if batch is not None}
+    if "batch" in record:
+        named.add(parse_count("measured", record["batch"]))
+    if len(named) > 1:
+        told = " and ".join(str(batch) for batch in sorted(named))
+        raise InputError("measured", f"names batch {told}; both arms must run at one batch")
+    batch = next(iter(named), asked.only_batch)
+    if batch is None:
+        raise InputError("measured", "lacks its batch, and the question has several; add batch=8")
+    if batch < 1:
+        raise InputError("measured", f"batch must be at least 1, got {batch}")
+    return batch
+
+
+def _k(record: Mapping[str, str], asked: Asked) -> int:
+    if "k" in record:
+        k: int | None = parse_count("measured", record["k"])
+    else:
+        k = asked.only_k
+    if k is None:
+        raise InputError("measured", "lacks its k, and the question has several; add k=3")
+    if k < 1:
+        raise InputError("measured", f"k must be at least 1, got {k}; a run without speculation is off=…")
+    return k
+
+
+def _number(record: Mapping[str, str], key: str, default: Any) -> Any:
+    return parse_number("measured", record[key]) if key in record else default
+
+
+def _with_lengths(runs: Sequence[Run], asked: Asked) -> Iterator[Run]:
+    """The runs, those without an acceptance length with that of the question's law."""
+    for run in runs:
+        law = asked.law(run.context)
+        if run.k == 0 or run.acceptance_length is not None:
+            yield run
+        elif law is None:
+            raise InputError("acceptance_length", "is missing, and several acceptances are asked about")
+        else:
+            yield replace(run, acceptance_length=float(law.acceptance_length(run.k)))
+
+
+def _shaped(pair: Measurement, asked: Asked) -> Measurement:
+    """The measurement with the tree of the question's law, where it is one."""
+    law = asked.law(pair.context)
+    if law is None or (law.max_k is not None and pair.k > law.max_k):
+        return pair
+    width, passes = int(law.width(pair.k)), int(law.draft_passes(pair.k))
+    return pair if (width, passes) == (pair.k + 1, pair.k) else replace(pair, width=width, passes=passes)

@@ -1,0 +1,127 @@
+"""`specmath schedule`: which k at which batch?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from specmath.cli.options import (
+    AcceptanceOptions,
+    DeviceOptions,
+    MeasuredOptions,
+    OutputOptions,
+    PairOptions,
+    RatioOptions,
+    with_options,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_FILES = (".csv", ".jsonl")
+_MEASURED_AT_K = ("acceptance_length", "accepted_over_drafted")
+
+
+@with_options
+def schedule(
+    acceptance: AcceptanceOptions,
+    batches: Annotated[
+        str,
+        typer.Option(
+            metavar="1=.2,8=.5,64=.3",
+            help="Weight by batch; or batches that weigh alike, as 1:256:x2; or a CSV or JSONL file of "
+            "batch,weight.",
+        ),
+    ] = "1:256:x2",
+    weights_are: Annotated[
+        str,
+        typer.Option(
+            metavar="time|steps", help="What the weights share out: the time or the steps of plain decoding."
+        ),
+    ] = "time",
+    context: Annotated[str, typer.Option(metavar="C", help="Tokens in the KV cache, per sequence.")] = "0",
+    k: Annotated[
+        str | None,
+        typer.Option("--k", metavar="k", help="Draft tokens at which an acceptance length was measured."),
+    ] = None,
+    k_max: Annotated[
+        str | None,
+        typer.Option(
+            metavar="k", help=r"Longest draft tried. \[default: 16, or as far as acceptance and draft go]"
+        ),
+    ] = None,
+    switch_cost: Annotated[
+        str,
+        typer.Option(metavar="x", help="Share of the best static k's time that a change of k must save."),
+    ] = "0.01",
+    zero_tier_cost: Annotated[
+        str | None,
+        typer.Option(metavar="x", help="What a tier with k = 0 costs beyond a plain step, in plain steps."),
+    ] = None,
+    *,
+    device: DeviceOptions,
+    pair: PairOptions,
+    ratios: RatioOptions,
+    measured: MeasuredOptions,
+    output: OutputOptions,
+) -> None:
+    """Which k at which batch? Off, the best static k, tiers, adaptive verification, side by side."""
+    from specmath.axes import parse_axis
+    from specmath.cli.cases import refuse_ratios, roofline
+    from specmath.cli.laws import acceptance_laws, draft_lengths
+    from specmath.cli.measured import Asked, measured_source
+    from specmath.cli.output import emit
+    from specmath.cli.progress import progress_shown
+    from specmath.cli.text import parse_count, parse_number
+    from specmath.schedule import plan_schedule
+
+    refuse_ratios(ratios, "a schedule")
+    _refuse_missing_k(acceptance, k)
+    k_axis = draft_lengths(k, acceptance)
+    laws, contexts, load = acceptance_laws(acceptance, k_axis), parse_axis("context", context), _load(batches)
+    asked = Asked(laws=laws, k=k_axis if k else [], batch=list(load), context=contexts)
+    with progress_shown("trying every k at every batch") as progress:
+        table = plan_schedule(
+            laws,
+            source=measured_source(roofline(acceptance, device, pair)[0], measured, asked),
+            batches=load,
+            weights_are=weights_are,  # type: ignore[arg-type]  # checked there
+            context=contexts,
+            k_max=None if k_max is None else parse_count("k_max", k_max),
+            switch_cost=parse_number("switch_cost", switch_cost),
+            zero_tier_cost=None if zero_tier_cost is None else parse_number("zero_tier_cost", zero_tier_cost),
+            progress=progress,
+        )
+    emit(table, output)
+
+
+def _refuse_missing_k(acceptance: AcceptanceOptions, k: str | None) -> None:
+    """A mean over drafts of one length says nothing before that length is known."""
+    from specmath.cli.text import option
+    from specmath.errors import InputError
+
+    for name in _MEASURED_AT_K:
+        if getattr(acceptance, name) is not None and k is None:
+            raise InputError("k", f"is missing: {option(name)} needs the k at which it was measured")
+
+
+def _load(text: str) -> Mapping[int, float] | Sequence[int]:
+    """A record of weights by batch, an axis of batches that weigh alike, or the histogram of a file."""
+    from specmath.axes import parse_axis, parse_record
+    from specmath.cli.text import parse_count, parse_number
+    from specmath.errors import InputError
+
+    if text.lower().endswith(_FILES):
+        from specmath.batch_files import read_batches  # only a file pays for csv and json
+
+        return read_batches(text)
+    if "=" not in text:
+        return parse_axis("batches", text, whole=True)
+    weights: dict[int, float] = {}
+    for key, weight in parse_record("batches", text).items():
+        batch = parse_count("batches", key)
+        if batch in weights:
+            raise InputError("batches", f"{batch} is given twice; keep one")
+        weights[batch] = parse_number("batches", weight)
+    return weights

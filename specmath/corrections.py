@@ -1,0 +1,236 @@
+"""The fitting core: what a model of step costs missed, from a few measured ones.
+
+    R = g(B)·b·R_model              a factor
+    R = g(B)·(a + b·R_model)        a line: a host time that the model does not know
+    R = g(B)·(b·R_model + d·k)      a cost per draft token that it does not know
+
+The model keeps the shape over k, batch and context. One measurement sets b; several k tell a or d, several
+batches the growth g. `chosen_correction` takes no more of them than predict left-out measurements better.
+Pure numpy, no knowledge of models or machines.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from specmath.checks import FloatArray
+from specmath.verdicts import REPEAT_NOISE
+
+Shape = Literal["factor", "line", "tokens"]
+"""What is fitted beside growth: a factor, an intercept too, or a cost per draft token too."""
+LEVER = 2 * REPEAT_NOISE
+"""Two k tell more than a factor only if their steps differ by this share, modelled or measured: a repeated
+measurement moves by up to `REPEAT_NOISE`, and a slope drawn from less is noise."""
+STEEPEST = 2.0
+"""Largest slope of a line. A steeper one makes up for a draft cost that the model lacks, and would multiply
+all that grows with batch too; that is what a cost per draft token is for."""
+GAIN = 0.75
+"""A correction with more parameters must bring the mean left-out error below this share of the simpler's."""
+LEAST_STEP = 0.5
+"""A correction may not say that a step modelled as a plain one costs less than this share of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Measured step costs beside the modelled ones, one entry each.
+
+    Attributes:
+        k: Draft tokens per step.
+        batch: Sequences in the pass.
+        modelled: R of the model, above 0.
+        measured: R measured, above 0.
+    """
+
+    k: FloatArray
+    batch: FloatArray
+    modelled: FloatArray
+    measured: FloatArray
+
+    def __len__(self) -> int:
+        return self.k.size
+
+    def at(self, chosen: npt.NDArray[np.bool_]) -> Evidence:
+        """The entries chosen."""
+        return Evidence(
+            k=self.k[chosen],
+            batch=self.batch[chosen],
+            modelled=self.modelled[chosen],
+            measured=self.measured[chosen],
+        )
+
+    @property
+    def has_line(self) -> bool:
+        """Whether several k were measured at one batch."""
+        return any(np.unique(self.k[self.batch == batch]).size > 1 for batch in np.unique(self.batch))
+
+    @property
+    def has_growth(self) -> bool:
+        """Whether several batches were measured."""
+        return np.unique(self.batch).size > 1
+
+    @property
+    def richest_batch(self) -> Evidence:
+        """The entries of the batch with the most k, the smallest of several."""
+        batches = np.unique(self.batch)
+        counts = [np.unique(self.k[self.batch == batch]).size for batch in batches]
+        return self.at(self.batch == batches[int(np.argmax(counts))])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """A factor over batch: straight in log batch between its knots, constant outside them."""
+
+    batches: tuple[float, ...] = (1.0,)
+    log_factors: tuple[float, ...] = (0.0,)
+
+    def at(self, batch: npt.ArrayLike) -> FloatArray:
+        """The factor at each batch."""
+        place = np.log(np.asarray(batch, dtype=float))
+        return np.asarray(np.exp(np.interp(place, np.log(self.batches), self.log_factors)))
+
+    @classmethod
+    def through(cls, batch: FloatArray, factors: FloatArray) -> Growth:
+        """A knot at each batch, at the median factor found there.
+
+        >>> Growth.through(np.array([1.0, 4.0]), np.array([1.0, 4.0])).at(2.0)
+        array(2.)
+        """
+        knots = np.unique(batch)
+        logs = [float(np.median(np.log(factors[batch == knot]))) for knot in knots]
+        return cls(batches=tuple(knots.tolist()), log_factors=tuple(logs))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correction:
+    """R = growth(B)·(intercept + slope·R_model + per_token·k); `slope` alone is a factor."""
+
+    intercept: float = 0.0
+    slope: float = 1.0
+    per_token: float = 0.0
+    growth: Growth = Growth()
+
+    @property
+    def is_factor(self) -> bool:
+        """Whether R is a multiple of the modelled one, at every batch."""
+        return self.intercept == 0 and self.per_token == 0
+
+    def corrected(self, modelled: npt.ArrayLike, k: npt.ArrayLike, batch: npt.ArrayLike) -> FloatArray:
+        """R from the model's R; unless it is a factor, never below `LEAST_STEP` before growth."""
+        drafts = np.asarray(k, dtype=float)
+        step = self.intercept + self.slope * np.asarray(modelled, dtype=float) + self.per_token * drafts
+        return np.asarray(self.growth.at(batch) * (step if self.is_factor else np.maximum(step, LEAST_STEP)))
+
+    @property
+    def text(self) -> str:
+        """The formula with its numbers."""
+        start = f"{self.intercept:.3g} + " if self.intercept else ""
+        end = f" {'+' if self.per_token > 0 else '−'} {abs(self.per_token):.3g}·k" if self.per_token else ""
+        formula = f"{start}{self.slope:.3g}·R_model{end}"
+        if len(self.growth.batches) == 1:
+            return f"R = {formula}"
+        knots = zip(self.growth.batches, np.exp(self.growth.log_factors), strict=True)
+        told = ", ".join(f"{factor:.3g} at batch {batch:g}" for batch, factor in knots)
+        return f"R = g·({formula}), g = {told}"
+
+
+def fitted_correction(evidence: Evidence, *, shape: Shape = "factor", growth: bool = False) -> Correction:
+    """The correction of one kind; what the evidence cannot tell is left out of it.
+
+    The factor is the median of R/R_model. The other shapes are least-squares fits of relative errors, drawn
+    at the batch with the most k where growth is fitted too; the factor is taken instead where a fit falls
+    with R_model, rises faster than `STEEPEST`, or puts a plain step below `LEAST_STEP`. Growth is the median
+    factor that is left at each batch.
+    """
+    growth = growth and evidence.has_growth
+    drawn = None
+    if shape != "factor" and evidence.has_line:
+        drawn = _drawn(evidence.richest_batch if growth else evidence, shape)
+    if drawn is None:
+        drawn = Correction(slope=1.0 if growth else _factor(evidence))
+    if not growth:
+        return drawn
+    left = evidence.measured / drawn.corrected(evidence.modelled, evidence.k, evidence.batch)
+    return replace(drawn, growth=Growth.through(evidence.batch, np.asarray(left)))
+
+
+def _factor(evidence: Evidence) -> float:
+    return float(np.exp(np.median(np.log(evidence.measured / evidence.modelled))))
+
+
+def _drawn(evidence: Evidence, shape: Shape) -> Correction | None:
+    """The least-squares fit of relative errors; None where it makes no sense."""
+    other = evidence.k if shape == "tokens" else np.ones(len(evidence))
+    columns = np.stack([evidence.modelled, other], axis=-1) / evidence.measured[:, None]
+    (slope, rest), _, rank, _ = np.linalg.lstsq(columns, np.ones(len(evidence)), rcond=None)
+    if rank < 2 or slope <= 0:
+        return None
+    if shape == "tokens":
+        return Correction(slope=float(slope), per_token=float(rest)) if slope >= LEAST_STEP else None
+    if slope > STEEPEST or rest + slope < LEAST_STEP:
+        return None
+    return Correction(slope=float(slope), intercept=float(rest))
+
+
+def left_out_errors(evidence: Evidence, *, shape: Shape = "factor", growth: bool = False) -> FloatArray:
+    """log(predicted/measured) of each entry by a correction of this kind fitted to all others."""
+    if len(evidence) < 2:
+        return np.full(len(evidence), math.nan)
+    errors = []
+    for place in range(len(evidence)):
+        others = evidence.at(np.arange(len(evidence)) != place)
+        correction = fitted_correction(others, shape=shape, growth=growth)
+        entry = (evidence.modelled[place], evidence.k[place], evidence.batch[place])
+        errors.append(float(np.log(correction.corrected(*entry) / evidence.measured[place])))
+    return np.asarray(errors)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """A chosen correction, and log(predicted/measured) of each entry when it is left out."""
+
+    correction: Correction
+    left_out: tuple[float, ...]
+
+
+def chosen_correction(evidence: Evidence) -> Fit:
+    """The correction that the evidence bears: factor, line over k or cost per draft token, growth over batch.
+
+    From three measurements on, a richer kind is taken only if it predicts left-out measurements better. With
+    two, both batches are passed through, and both k where their steps are far enough apart.
+
+    >>> one = Evidence(
+    ...     k=np.array([3.0]), batch=np.array([8.0]), modelled=np.array([1.5]), measured=np.array([1.8])
+    ... )
+    >>> round(chosen_correction(one).correction.slope, 12)  # 1.8 / 1.5
+    1.2
+    """
+    shape, growth = _kind_of_two(evidence) if len(evidence) < 3 else _kind(evidence)
+    errors = left_out_errors(evidence, shape=shape, growth=growth)
+    correction = fitted_correction(evidence, shape=shape, growth=growth)
+    return Fit(correction=correction, left_out=tuple(errors.tolist()))
+
+
+def _kind_of_two(evidence: Evidence) -> tuple[Shape, bool]:
+    """The kind that passes through two measurements, where they are far enough apart."""
+    apart = max(float(np.ptp(np.log(steps))) for steps in (evidence.modelled, evidence.measured))
+    if not evidence.has_line or apart < math.log1p(LEVER):
+        return "factor", evidence.has_growth
+    return ("tokens" if _drawn(evidence, "line") is None else "line"), False
+
+
+def _kind(evidence: Evidence) -> tuple[Shape, bool]:
+    """The simplest kind that no richer one betters by `GAIN` on left-out measurements."""
+    shapes: tuple[Shape, ...] = ("factor", "line", "tokens") if evidence.has_line else ("factor",)
+    best: tuple[Shape, bool] = ("factor", False)
+    least = math.inf
+    for growth in (False, True) if evidence.has_growth else (False,):
+        for shape in shapes:
+            error = float(np.abs(left_out_errors(evidence, shape=shape, growth=growth)).mean())
+            if error < GAIN * least - 1e-9:
+                best, least = (shape, growth), error
+    return best
