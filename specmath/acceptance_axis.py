@@ -11,7 +11,7 @@ import numpy.typing as npt
 from specmath.acceptance import ConstantAcceptance
 from specmath.checks import MAX_K, FloatArray, IntArray, require_count
 from specmath.errors import InputError
-from specmath.laws import AcceptanceLaw
+from specmath.laws import AcceptanceLaw, label_text
 from specmath.results import Cell, brief
 
 
@@ -55,6 +55,18 @@ class AcceptanceAxis:
     def max_k(self) -> int:
         """The longest draft that every law of the axis answers for."""
         return min((law.max_k for law in self.laws if law.max_k is not None), default=MAX_K)
+
+    def require_match_rate(self, match_rate: float) -> None:
+        """Refuse laws of another drafter than the step costs are of: lookups alone have steps without match.
+
+        Args:
+            match_rate: Share of steps with a match that the step costs are for; 1 where a model drafts.
+        """
+        for law in self.laws:
+            own = np.asarray(getattr(law, "match_rate", 1.0))
+            if (own != match_rate).any():
+                given = f"is {label_text(own)} in the acceptance ({law.label})"
+                raise InputError("match_rate", f"{given} and {match_rate:g} in the step costs; make them one")
 
     def draft_lengths(self, k: npt.ArrayLike, at_least: int = 0) -> IntArray:
         """`k` as an axis, after every law has said that it answers for the longest of them."""

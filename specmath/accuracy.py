@@ -111,6 +111,11 @@ class Rerun:
             )
         return rivals
 
+    @cached_property
+    def setups(self) -> tuple[tuple[object, ...], ...]:
+        """Their set-ups, made once: anchors ask for them in every pair."""
+        return tuple(row.setup for row in self.rows)
+
     def left_out_counts(self) -> dict[str, int]:
         """Rows without a prediction, by reason, the most frequent first."""
         counts: dict[str, int] = {}
@@ -167,14 +172,13 @@ class Rerun:
         high: Sequence[float | None] | None = None,
         once: bool = False,
     ) -> ScoredGroup:
-        rows = [self.rows[place] for place in places]
-        evidence = evidence_of(rows)
+        evidence = evidence_of(self.rows[place] for place in dict.fromkeys(places))
         score = score_predictions(
             speedups,
             self.measured[list(places)],
             low=None if low is None else np.array(low, dtype=np.float64),
             high=None if high is None else np.array(high, dtype=np.float64),
-            setups=[row.setup for row in rows],
+            setups=[self.setups[place] for place in places],
             each_setup_once=once,
         )
         return ScoredGroup(
@@ -187,7 +191,7 @@ class Rerun:
 
     def _floor(self) -> Iterator[ScoredGroup]:
         """How often a range that the other sources set holds what a source measured."""
-        sources, setups = [row.source for row in self.rows], [row.setup for row in self.rows]
+        sources, setups = [row.source for row in self.rows], self.setups
         if len(set(sources)) > 1:
             low, high = left_out_ranges(self.speedups, self.measured, sources, setups, share=FLOOR_SHARE)
             least, most = range_floor(
@@ -199,9 +203,7 @@ class Rerun:
 
     def _anchors(self) -> Iterator[ScoredGroup]:
         """Each row of a set-up as the anchor of its others, beside the same rows without one."""
-        places, corrected, _ = anchored_predictions(
-            self.speedups, self.measured, [row.setup for row in self.rows]
-        )
+        places, corrected, _ = anchored_predictions(self.speedups, self.measured, self.setups)
         if not places.size:
             return
         group, several = "set-ups of several rows", sorted(set(places.tolist()))

@@ -1,7 +1,7 @@
 """Measured pairs that correct a source of step times: the source keeps the shape, they set the level.
 
-One measured pair fixes the factor on R = E/S that the model missed, several k a line in the modelled R,
-several batches how the factor grows. The result is a source like any other, of case `measured`, and every
+One measured pair fixes the factor on R = E/S that the model missed, several k how it runs over k, several
+batches how it grows. The result is a source like any other, of case `measured`, and every
 question can be asked of it.
 """
 
@@ -16,8 +16,10 @@ import numpy.typing as npt
 
 from specmath.anchor_distance import DATASHEET_DRIFT, DRIFT, doublings_away
 from specmath.checks import FloatArray, require_range
-from specmath.corrections import LEAST_STEP, Correction, Evidence, Growth, chosen_correction
+from specmath.corrected_steps import corrected_step
+from specmath.corrections import Correction, Evidence, Growth, chosen_correction
 from specmath.errors import InputError
+from specmath.measurement_doubts import doubts_beside_model
 from specmath.measurements import Measurement, doubts
 from specmath.results import Advice, Cell
 from specmath.sources import BatchSource, StepCost
@@ -26,6 +28,9 @@ from specmath.verdicts import REPEAT_NOISE
 
 MAX_MEASUREMENTS = 500
 """Most measurements taken at once: each of them is left out once."""
+ROUNDING = 1e-9
+"""What a range is wider, so that rounding does not shut out the measurements that it is drawn from."""
+REMEDY = "measure a pair at such a batch too"
 
 
 def anchored(source: BatchSource, measurements: Sequence[Measurement]) -> Anchored:
@@ -33,10 +38,10 @@ def anchored(source: BatchSource, measurements: Sequence[Measurement]) -> Anchor
 
         R = g(B)·(a + b·R_model + d·k)
 
-    A single pair sets b, and a = d = 0. Two k or more at one batch set a as well, or else d; several batches
-    set g, straight in log batch between those measured and constant outside them. From three measurements on,
-    what does not predict left-out ones better is left away. Where times were measured, the plain step is
-    scaled to them as well.
+    A single pair sets b, and a = d = 0. Two k at one batch set a factor each, joined between them and held
+    outside; with a third pair they may set a as well, or else d. Several batches set g, straight in log batch
+    between those measured and constant outside them. From three measurements on, what does not predict
+    left-out ones better is left away. Where times were measured, the plain step is scaled to them as well.
 
     Assumes that all measurements are of the set-up that the source describes.
 
@@ -68,6 +73,8 @@ def anchored(source: BatchSource, measurements: Sequence[Measurement]) -> Anchor
         measurements=pairs,
         correction=fit.correction,
         left_out=fit.left_out,
+        residuals=fit.residuals,
+        doubts=(*doubts(pairs), *doubts_beside_model(pairs, modelled)),
         plain_growth=_plain_growth(pairs, [float(cost.plain_s) for cost in modelled]),
     )
 
@@ -100,7 +107,14 @@ def _evidence(pairs: Sequence[Measurement], modelled: Sequence[float]) -> Eviden
         batch=np.array([float(pair.batch) for pair in pairs]),
         modelled=np.asarray(modelled),
         measured=measured,
+        width=np.array([float(_widening(pair)[0]) for pair in pairs]),
     )
+
+
+def _widening(pair: Measurement) -> tuple[int, int]:
+    """Width and passes, those of a chain where the measurement names none."""
+    width = pair.k + 1 if pair.width is None else pair.width
+    return width, pair.k if pair.passes is None else pair.passes
 
 
 def _plain_growth(pairs: Sequence[Measurement], modelled_s: Sequence[float]) -> Growth | None:
@@ -121,18 +135,24 @@ class Anchored:
         measurements: What was measured.
         correction: From the source's R to the measured one.
         left_out: log(predicted/measured) of each measurement, left out of the fit.
+        residuals: The same, taken into the fit: how far measurements of one place contradict each other.
         plain_growth: The factor on the source's plain step; None where no times were measured.
         asked_batches: First and last batch that a question asks for, to warn beyond the measured ones.
+        doubts: Warnings of what in the measurements looks wrong.
         notes: Warnings of whoever read the measurements.
+        taken: What else was taken from the measurements, as sentences.
     """
 
     source: BatchSource
     measurements: tuple[Measurement, ...]
     correction: Correction
     left_out: tuple[float, ...]
+    residuals: tuple[float, ...] = ()
     plain_growth: Growth | None = None
     asked_batches: tuple[float, float] | None = None
+    doubts: tuple[Advice, ...] = ()
     notes: tuple[Advice, ...] = ()
+    taken: tuple[str, ...] = ()
 
     @property
     def case(self) -> str:
@@ -152,6 +172,7 @@ class Anchored:
     def assumptions(self) -> tuple[str, ...]:
         return (
             f"step cost scaled to {_counted(len(self.measurements))}: {self.correction.text}",
+            *self.taken,
             self._range_text,
             *self._left_out_text,
             *self._plain_text,
@@ -187,7 +208,7 @@ class Anchored:
     @property
     def warnings(self) -> tuple[Advice, ...]:
         left = [advice for advice in self.source.warnings if not advice.until_measured]
-        return (*self.notes, *doubts(self.measurements), *self._beyond(), *left)
+        return (*self.notes, *self.doubts, *self._beyond(), *left)
 
     def _beyond(self) -> tuple[Advice, ...]:
         if self.asked_batches is None:
@@ -213,11 +234,13 @@ class Anchored:
         batches = [pair.batch for pair in self.measurements]
         return min(batches), max(batches)
 
-    def asked(self, batch: npt.ArrayLike, *, notes: Sequence[Advice] = ()) -> Anchored:
+    def asked(
+        self, batch: npt.ArrayLike, *, notes: Sequence[Advice] = (), taken: Sequence[str] = ()
+    ) -> Anchored:
         """The same source, which warns where one of these batches is outside the measured ones."""
         batches = require_range("batch", batch, above=0)
         ends = (float(batches.min()), float(batches.max()))
-        return replace(self, asked_batches=ends, notes=tuple(notes))
+        return replace(self, asked_batches=ends, notes=tuple(notes), taken=tuple(taken))
 
     def step_cost(
         self,
@@ -228,37 +251,10 @@ class Anchored:
         width: npt.ArrayLike | None = None,
         passes: npt.ArrayLike | None = None,
     ) -> StepCost:
-        """The source's cost, times slope and growth; an intercept goes to the overhead, a cost per draft
-        token to the draft passes.
-
-        Where a part would be negative, the rest is taken off the next: draft, overhead, verification.
-        """
+        """The source's cost, its total corrected; the parts are those of `corrected_step`."""
         cost = self.source.step_cost(k, batch, context, width=width, passes=passes)
-        growth, slope = self.correction.growth.at(batch), self.correction.slope
-        plain_s = cost.plain_s if self.plain_growth is None else cost.plain_s * self.plain_growth.at(batch)
-        draft_cost, overhead = self._draft_and_overhead(cost, k)
-        verify = slope * cost.verify_cost
-        if not self.correction.is_factor:
-            verify = np.maximum(verify + np.minimum(overhead, 0.0), LEAST_STEP)
-        return StepCost(
-            plain_s=np.asarray(plain_s),
-            draft_cost=np.asarray(growth * draft_cost),
-            draft_passes=cost.draft_passes,
-            verify_cost=np.asarray(growth * verify),
-            overhead=np.asarray(growth * np.maximum(overhead, 0.0)),
-        )
-
-    def _draft_and_overhead(self, cost: StepCost, k: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Corrected draft cost before growth, at least 0, and overhead, which may be negative."""
-        correction, passes = self.correction, cost.draft_passes
-        overhead = correction.slope * cost.overhead + correction.intercept
-        draft_cost = correction.slope * cost.draft_cost
-        if not correction.per_token:
-            return np.asarray(draft_cost), np.asarray(overhead)
-        added = correction.per_token * np.asarray(k, dtype=float)
-        in_passes = np.divide(added, passes, out=np.zeros_like(added + passes), where=passes > 0)
-        kept = np.maximum(draft_cost + in_passes, 0.0)
-        return kept, np.asarray(overhead + added - (kept - draft_cost) * passes)
+        plain_factor = 1.0 if self.plain_growth is None else self.plain_growth.at(batch)
+        return corrected_step(cost, self.correction, k, batch, plain_factor=plain_factor)
 
     def step_bounds(
         self,
@@ -271,29 +267,45 @@ class Anchored:
     ) -> tuple[FloatArray, FloatArray]:
         """R divided and multiplied by a factor that grows with the distance from what was measured.
 
-        Never narrower than the repeat noise, nor than the error of measurements left out; never wider than
-        the range of the source itself.
+        Where measured it is the repeat noise, or the error of measurements left out where that is larger;
+        never wider than the range of the source itself, unless the measurements lie farther from the fit.
         """
         steps = self.step_cost(k, batch, context, width=width, passes=passes).in_plain_steps
         own = self.source.step_bounds(k, batch, context, width=width, passes=passes)
+        tokens = np.asarray(k) + 1 if width is None else width
+        place = (k, batch, context, tokens, k if passes is None else passes)
         drift = DATASHEET_DRIFT if own is None else DRIFT
-        points = {(pair.k, pair.batch, pair.context) for pair in self.measurements}
-        spread = np.sqrt(self._base**2 + drift**2 * doublings_away(points, k, batch, context))
+        spread = np.sqrt(self._base**2 + drift**2 * doublings_away(self._points, place))
         if own is not None:
             least, most = own
-            spread = np.clip(spread, self._base, np.maximum(self._base, np.log(most / least) / 2))
+            known = np.log(most / least) / 2  # 0 where nothing is drafted
+            spread = np.where(known > 0, np.maximum(np.minimum(spread, known), self._disagreement), 0.0)
         return np.asarray(steps * np.exp(-spread)), np.asarray(steps * np.exp(spread))
+
+    @property
+    def _points(self) -> set[tuple[float, float, float, float, float]]:
+        return {(pair.k, pair.batch, pair.context, *_widening(pair)) for pair in self.measurements}
 
     @property
     def _base(self) -> float:
         """Log half-width of the range at a measured point."""
-        noise = math.log1p(REPEAT_NOISE)
+        noise = max(math.log1p(REPEAT_NOISE), self._disagreement)
         if len(self.measurements) < 3:
             return noise
         return max(noise, float(np.quantile(np.abs(self.left_out), 0.8)))
 
+    @property
+    def _disagreement(self) -> float:
+        """How far four in five measurements lie from the fit; 0 within the repeat noise."""
+        apart = float(np.quantile(np.abs(self.residuals), 0.8, method="higher")) if self.residuals else 0.0
+        return apart * (1 + ROUNDING) if apart > math.log1p(REPEAT_NOISE) else 0.0
+
     def warnings_at(self, k: int, batch: npt.ArrayLike, undecided: int) -> tuple[Advice, ...]:
-        return ()
+        """What the source warns of at these batches, and not at the measured ones too."""
+        measured = np.unique([pair.batch for pair in self.measurements])
+        over = self.source.warnings_at(k, measured, undecided)
+        left = [advice for advice in self.source.warnings_at(k, batch, undecided) if advice not in over]
+        return tuple(replace(advice, remedy=REMEDY) if advice.until_measured else advice for advice in left)
 
     def max_batches(self, k: npt.ArrayLike, context: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         return self.source.max_batches(k, context)

@@ -20,6 +20,13 @@ from typing import Final, Literal, overload
 from specmath.errors import InputError
 from specmath.units import parse_quantity
 
+_RECORDS: Final = {
+    "alpha_at": "2k=.62,16k=.10",
+    "batches": "1=.2,8=.5,64=.3",
+    "draft": "llama-3.2-1b,k=4,alpha=.7",
+    "measured": "k=4,batch=8,speedup=1.7",
+}
+"""A record of each parameter as an example."""
 MAX_VALUES: Final = 10_000_000
 """Longest axis that is read."""
 _LONGEST_NUMBER: Final = 64
@@ -90,14 +97,14 @@ def parse_record(name: str, text: str, fields: Collection[str] | None = None) ->
     for pair in text.split(","):
         key, equals, value = (part.strip() for part in pair.partition("="))
         if not (key and equals and value):
-            raise InputError(name, f"{_quoted(pair)} is no key=value pair; for example {_pairs(fields)}")
+            raise InputError(name, f"{_quoted(pair)} is no key=value pair; for example {_pairs(name)}")
         if fields is not None:
             key = key.replace("-", "_")
         if fields is not None and key not in fields:
             known = ", ".join(fields).replace("_", "-")
-            raise InputError(name, f"unknown key {_quoted(key)}; use {known}, as in {_pairs(fields)}")
+            raise InputError(name, f"unknown key {_quoted(key)}; use {known}, as in {_pairs(name)}")
         if key in record:
-            raise InputError(name, f"{_quoted(key)} is given twice; keep one, as in {_pairs(fields)}")
+            raise InputError(name, f"{_quoted(key)} is given twice; keep one, as in {_pairs(name)}")
         record[key] = value
     return record
 
@@ -191,8 +198,9 @@ def _example(unit: str, whole: bool) -> str:
     return "1,4,16 or 1:256:x2" if whole or unit else "0.7 or 0.5:0.9:0.1"
 
 
-def _pairs(fields: Collection[str] | None) -> str:
-    return ",".join(f"{key.replace('_', '-')}=1" for key in list(fields)[:2]) if fields else "2k=.62,16k=.10"
+def _pairs(name: str) -> str:
+    """Pairs as they may be typed for a record."""
+    return _RECORDS.get(name, "key=value,key=value")
 
 
 def _quoted(text: str) -> str:

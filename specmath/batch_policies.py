@@ -243,7 +243,8 @@ class _Comparison:
             last_batch=last,
             k=k,
             time_share=float(self.load.time_share[np.isin(self.whole.places, span.places)].sum()),
-            verified_tokens=span.mean(costs.width),
+            # A lookup drafts in the share of steps that find a match; `width` is that of these.
+            verified_tokens=1 + self.load.source.match_rate * (span.mean(costs.width) - 1),
             speedup=speedup,
             speedup_low=low,
             speedup_high=high,

@@ -1,7 +1,9 @@
 """Where a profile's evidence is thin: what goes wrong, by how much the range is widened, what to do.
 
-The factors are those by which the public measurements missed the profiles in these places, which
-`specmath accuracy` prints by stratum. None of them moves the forecast itself.
+The factors are round judgements made after looking at where the public measurements missed the profiles; for
+small targets there are no public rows at all. So the coverage that `specmath accuracy` prints of all rows is
+in part of the data's own making; that of its row "each source left out" is not. None of them moves the
+forecast itself.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import numpy.typing as npt
 
 from specmath.checks import FloatArray
 from specmath.drafters.base import Drafter
-from specmath.evidence import MEDIUM_BATCH, measured_evidence
+from specmath.evidence import BLOCK_METHODS, MEDIUM_BATCH, measured_evidence
 from specmath.execution import SIXTEEN_BIT
 from specmath.model import ModelShape
 from specmath.results import Advice
@@ -59,7 +61,7 @@ class Caution:
 def cautions(source: Roofline) -> tuple[Caution, ...]:
     """The weak spots of a profile's forecast for this pair on this part.
 
-    Source: misses of profile forecasts against public measurements, see docs/accuracy.md.
+    Source: judgement, from misses of profile forecasts against public measurements; see docs/accuracy.md.
     """
     return tuple(_found(source))
 
@@ -81,7 +83,7 @@ def _found(source: Roofline) -> Iterator[Caution]:
         yield _small_target(target)
     if source.accelerator.vendor == "Apple" and _quantized(target):
         yield _quantized_metal(target)
-    if _drafts_blocks(drafter):
+    if drafter.method in BLOCK_METHODS:
         yield _block_drafter(drafter)
     if source.name in ("vllm", "sglang"):
         yield _busy_engine(source.name)
@@ -125,10 +127,3 @@ def _quantized(target: ModelShape) -> bool:
     read = sum(group.read_params for group in target.weights)
     narrow = sum(group.read_params for group in target.weights if group.bytes_per_param < SIXTEEN_BIT)
     return narrow > read / 2
-
-
-def _drafts_blocks(drafter: Drafter) -> bool:
-    model = drafter.model
-    return (
-        model is not None and model.draft is not None and model.draft.kind in ("dflash", "dspark", "domino")
-    )

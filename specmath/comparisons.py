@@ -17,11 +17,13 @@ from specmath.errors import InputError
 from specmath.forecast import MAX_BATCH, VERDICT_ROWS, SpeedupTable, forecast_speedup
 from specmath.laws import AcceptanceLaw
 from specmath.memory import sequence_bytes_per_device, weight_bytes_per_device
-from specmath.mixtures import LookupAcceptance
 from specmath.results import CHUNK_ROWS, Advice, Cell, Columns, Result
 from specmath.roofline_source import Roofline
-from specmath.sources import StepTimeSource
+from specmath.sources import StepCost, StepTimeSource
 from specmath.verdicts import REPEAT_NOISE, judgement, told_along
+
+MAX_RUNNING = 1024
+"""Most running sequences of an engine: the defaults of engines lie between 256 and this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,19 +67,30 @@ class Contender:
         return np.asarray(weight_bytes_per_device(both.draft, both.draft_layout) + sequences * held)
 
     def throughputs(self, context: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Tokens per second without and with speculation, each at the largest batch that memory holds."""
+        """Tokens per second without and with speculation, each at the largest batch that memory holds.
+
+        At most `MAX_RUNNING`, since an engine takes no more sequences however little memory they need.
+        """
         plain, speculative = (
-            np.broadcast_to(limit, context.shape) for limit in self.leading.max_batches(self.k, context)
+            np.minimum(np.broadcast_to(limit, context.shape), MAX_RUNNING)
+            for limit in self.leading.max_batches(self.k, context)
         )
-        width, passes = self.acceptance.width(self.k), self.acceptance.draft_passes(self.k)
-        rates = []
-        for arm in (plain, speculative):
-            tried = np.where(arm >= 1, arm, 1.0)
-            cost = self.leading.step_cost(self.k, tried, context, width=width, passes=passes)
-            step_s = cost.plain_s if arm is plain else cost.plain_s * cost.in_plain_steps
-            rates.append(np.where(arm >= 1, arm / step_s, np.nan))
         length = AcceptanceAxis.of(self.acceptance).lengths(np.array([self.k]), context)[0, 0]
-        return rates[0], rates[1] * length
+        plain_s = self._cost(plain, context).plain_s
+        drafting = self._cost(speculative, context)
+        step_s = drafting.plain_s * drafting.in_plain_steps
+        return _per_second(plain, plain_s), _per_second(speculative, step_s) * length
+
+    def _cost(self, batch: FloatArray, context: FloatArray) -> StepCost:
+        """A step at its k; at batch 1 where nothing fits or what fits is not known."""
+        width, passes = self.acceptance.width(self.k), self.acceptance.draft_passes(self.k)
+        tried = np.where(batch >= 1, batch, 1.0)
+        return self.leading.step_cost(self.k, tried, context, width=width, passes=passes)
+
+
+def _per_second(batch: FloatArray, step_s: FloatArray) -> FloatArray:
+    """Steps of all sequences per second; NaN where not one fits."""
+    return np.where(batch >= 1, batch / step_s, np.nan)
 
 
 def compare_drafters(
@@ -113,10 +126,12 @@ def compare_drafters(
     if not isinstance(contenders, Sequence) or not contenders:
         raise InputError("contenders", "must be a list of drafters, at least one")
     for contender in contenders:
-        if len(AcceptanceAxis.of(contender.acceptance)) != 1:
+        axis = AcceptanceAxis.of(contender.acceptance)
+        if len(axis) != 1:
             raise InputError(
                 "acceptance", f"must be one law for each drafter, not several for {contender.name}"
             )
+        axis.require_match_rate(contender.leading.match_rate)
     return DrafterComparison(
         contenders=tuple(contenders),
         batch=np.atleast_1d(require_count("batch", batch, 1, MAX_BATCH)).ravel(),
@@ -129,7 +144,7 @@ class DrafterComparison(Result):
     """One row per drafter × batch × context, the drafters one after another.
 
     `draft_memory_bytes` is what the draft keeps on one of its devices; `plain_tokens_per_s` and
-    `speculative_tokens_per_s` are those of each arm at its own largest batch.
+    `speculative_tokens_per_s` are those of each arm at its own largest batch, up to `MAX_RUNNING`.
     """
 
     schema: ClassVar[str] = "specmath.drafters/1"
@@ -190,12 +205,22 @@ class DrafterComparison(Result):
         fitting = (
             f"{one.name}: the law that fits is {one.roofline.drafter.fitting_law}" for one in self.contenders
         )
-        return tuple(dict.fromkeys([*sentences, *fitting]))
+        running = f"tokens per second are at each arm's largest batch, at most {MAX_RUNNING:,} sequences"
+        return tuple(dict.fromkeys([*sentences, running, *fitting]))
 
     @property
     def warnings(self) -> tuple[Advice, ...]:
         found = [advice for table in self._tables() for advice in table.warnings]
-        return tuple(dict.fromkeys([*self._misfits(), *found]))
+        once = [advice for advice in found if advice.code != "uncalibrated"]
+        best = self._tables()[self._best].warnings  # one pair to measure: that of the best drafter
+        once += [advice for advice in best if advice.code == "uncalibrated"]
+        return tuple(dict.fromkeys(once))
+
+    @property
+    def _best(self) -> int:
+        """The contender that is fastest on the whole."""
+        speedup, _, _ = self._speedups()
+        return int(np.log(speedup).mean(axis=1).argmax())
 
     @property
     def derivation(self) -> tuple[str, ...]:
@@ -274,18 +299,27 @@ class DrafterComparison(Result):
             return "NONE PAYS"
         if judged != "FASTER":
             return f"TOO CLOSE TO CALL whether {self._labels[best]} pays"
-        rivals = np.flatnonzero(speedup * (1 + REPEAT_NOISE) > speedup[best])
-        if len(rivals) > 1:
-            return f"TOO CLOSE TO CALL between {' and '.join(self._labels[rival] for rival in rivals)}"
+        close = [
+            place for place in self._leaders(speedup) if speedup[place] * (1 + REPEAT_NOISE) > speedup[best]
+        ]
+        if len(close) > 1:
+            return f"TOO CLOSE TO CALL between {' and '.join(self._labels[rival] for rival in close)}"
         return f"{self._labels[best]} IS FASTEST"
 
     def _ranking(self, speedup: FloatArray, low: FloatArray, high: FloatArray) -> str:
-        """The drafters, the best first, with their ranges where they have one."""
+        """Each drafter at its best k, the fastest first, with its range where it has one."""
         told = [
             f"{label} {value:.2f}×" + ("" if math.isnan(least) else f" ({least:.2f} to {most:.2f})")
             for label, value, least, most in zip(self._labels, speedup, low, high, strict=True)
         ]
-        return ", ".join(told[place] for place in np.argsort(-speedup, kind="stable").tolist())
+        return ", ".join(told[place] for place in self._leaders(speedup))
+
+    def _leaders(self, speedup: FloatArray) -> list[int]:
+        """The best contender of each drafter, the fastest first."""
+        leaders: dict[str, int] = {}
+        for place in np.argsort(-speedup, kind="stable").tolist():
+            leaders.setdefault(self.contenders[place].name, place)
+        return list(leaders.values())
 
     def _told(self, words: list[str]) -> str:
         if len(set(words)) == 1:
@@ -295,12 +329,3 @@ class DrafterComparison(Result):
         if len(varying) == 1:
             return told_along(words, varying[0])
         return ", ".join(f"{word} in {count} of {len(words)}" for word, count in Counter(words).most_common())
-
-    def _misfits(self) -> Iterator[Advice]:
-        """Laws that cannot describe their drafter: lookups have steps without a match, and others none."""
-        for contender in self.contenders:
-            drafter, mixed = contender.roofline.drafter, isinstance(contender.acceptance, LookupAcceptance)
-            if mixed != (drafter.match_rate < 1) and (mixed or drafter.match_rate < 1):
-                text = f"{drafter.name} is given the law {contender.acceptance.label}"
-                remedy = f"give it {drafter.fitting_law}"
-                yield Advice(code="law-does-not-fit", text=text, remedy=remedy)

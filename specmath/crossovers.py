@@ -18,9 +18,10 @@ from specmath.critical_contexts import CONTEXT_LIMIT, critical_contexts
 from specmath.crossover_text import told_of_many, told_of_one
 from specmath.flips import Flip, flip_lines, nearest_flips, set_up_flips
 from specmath.laws import AcceptanceLaw
+from specmath.question_advice import question_advice
 from specmath.results import Advice, Cell, Columns, Result, brief
 from specmath.sources import BatchSource
-from specmath.winning import Intervals, Progress, SetUps, clipped, wins
+from specmath.winning import LARGEST_SCAN, Intervals, Progress, SetUps, clipped, wins
 
 SCAN_LIMIT = 4096
 """Largest batch scanned unless the caller says otherwise; engines default to 256–1024 running sequences."""
@@ -56,13 +57,14 @@ def find_crossovers(
         InputError: for a value out of range, or a k beyond what a law answers for.
     """
     axis = AcceptanceAxis.of(acceptance)
+    axis.require_match_rate(source.match_rate)
     return CrossoverTable(
         acceptance=axis,
         k=axis.draft_lengths(k, at_least=1),
         context=np.atleast_1d(require_range("context", context, 0)).ravel(),
         source=source,
-        batch=int(require_count("batch", batch, 1)),
-        max_batch=int(require_count("max_batch", max_batch, 1, 2**20)),
+        batch=int(require_count("batch", batch, 1, LARGEST_SCAN)),
+        max_batch=int(require_count("max_batch", max_batch, 1, LARGEST_SCAN)),
         progress=progress,
     ).checked()
 
@@ -163,7 +165,10 @@ class CrossoverTable(Result):
         )
         pieces = (self._breakevens(self._set_ups(*span)) for span in self._spans(PIECE_ROWS))
         lowest = min(float(np.min(np.asarray(piece["breakeven_verify_cost"]))) for piece in pieces)
-        asked = self.source.warnings_at(int(self.k[-1]), self.batch, self.batch)
+        asked = (
+            *question_advice(self.acceptance, self.source, longest_k=int(self.k.max()), context=self.context),
+            *self.source.warnings_at(int(self.k[-1]), self.batch, self.batch),
+        )
         return (*self.source.warnings, *((hopeless,) if lowest < 1 else ()), *asked)
 
     @property

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from specmath.checks import FloatArray, Numbers, like_inputs, require_count, require_range
 from specmath.errors import InputError
 
-_NODES = 512
-_MOST_TOKENS = 1e7  # by then every expert is touched
+_NODES = 1024
+_MOST_TOKENS = 1e7
 
 
 def expected_experts(experts: npt.ArrayLike, top_k: npt.ArrayLike, tokens: npt.ArrayLike) -> Numbers:
@@ -48,7 +48,8 @@ def touched_experts(experts: int, top_k: int, tokens: FloatArray, skew: float) -
         U = Σ_i 1 − (1 − p_i)^t,   p_i = min(1, c · i^−skew),   Σ p_i = K
 
     Assumes that a token visits expert i with probability p_i, tokens independently. `skew` 0 is even routing
-    and gives `expected_experts`. Between the nodes of a table over t, U is interpolated (error below 1e-4).
+    and gives `expected_experts`. Between the nodes of a table over t, U is interpolated: a relative
+    error below 5e-5 up to 10⁷ tokens, whatever the skew; more tokens count as 10⁷.
 
     Args:
         experts: N, routed experts of the layer.
@@ -60,7 +61,7 @@ def touched_experts(experts: int, top_k: int, tokens: FloatArray, skew: float) -
     [2.0, 2.0]
     """
     if skew == 0:
-        return np.asarray(experts * (1 - (1 - top_k / experts) ** tokens))
+        return np.asarray(expected_experts(experts, top_k, tokens))
     nodes, touched = _skewed_table(experts, top_k, skew)
     return np.asarray(np.interp(np.log(tokens), nodes, touched))
 

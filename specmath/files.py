@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from specmath.errors import AccessError
+from specmath.errors import AccessError, shown_path
 
 _DESCRIPTORS: Final = ("/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/self/fd/")
 _REMEDIES: Final = {
@@ -53,7 +53,7 @@ def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
     except OSError as fault:
         if fault.filename is not None and Path(fault.filename) not in (place, target, draft):
             raise
-        raise AccessError(str(path), _reason(fault)) from fault
+        raise AccessError(shown_path(path), _reason(fault)) from fault
 
 
 def _is_special(place: Path) -> bool:

@@ -14,11 +14,13 @@ from specmath.acceptance import ConstantAcceptance
 from specmath.checks import FloatArray
 from specmath.critical_contexts import CONTEXT_LIMIT
 from specmath.drafters.base import RunsModel
+from specmath.drafters.early_exit import EarlyExit
 from specmath.drafters.lookup import Lookup
 from specmath.errors import InputError
 from specmath.laws import AcceptanceLaw
 from specmath.mixtures import LookupAcceptance
 from specmath.model import ModelShape
+from specmath.profiles import Profile
 from specmath.roofline_source import Roofline
 from specmath.sources import BatchSource, StepCost
 
@@ -178,7 +180,7 @@ class _SetUp:
         if found is None:
             return
         roofline, rebuilt = found
-        for name, unit, value, moved in _moved_rooflines(roofline):
+        for name, unit, value, moved in _moved_rooflines(roofline, _profile_of(self.source)):
             reach = (value / HARDWARE_REACH, value * HARDWARE_REACH) if unit else WIDTHS
 
             def wins(x: float, moved: Callable[[float], Roofline] = moved) -> bool:
@@ -204,7 +206,9 @@ def _with_match_rate(source: BatchSource) -> Callable[[float], BatchSource] | No
     return lambda rate: rebuilt(replace(roofline, drafter=replace(lookup, match_rate=rate)))
 
 
-def _moved_rooflines(source: Roofline) -> Iterator[tuple[str, str, float, Callable[[float], Roofline]]]:
+def _moved_rooflines(
+    source: Roofline, profile: Profile | None
+) -> Iterator[tuple[str, str, float, Callable[[float], Roofline]]]:
     """What of a roofline can be moved, each with the roofline of another value of it."""
     part = replace(source.accelerator, measured=())  # a slower part must not be below what was measured
     yield (
@@ -222,12 +226,12 @@ def _moved_rooflines(source: Roofline) -> Iterator[tuple[str, str, float, Callab
     yield "peak_flops_per_s", "FLOP/s", peak, with_peak
     link = part.link_bytes_per_s if source.link_bytes_per_s is None else source.link_bytes_per_s
     if source.layout.devices > 1 and link is not None:
-        yield "link_bytes_per_s", "B/s", link, lambda x: replace(source, link_bytes_per_s=x)
+        yield "link_bytes_per_s", "B/s", link, lambda x: _with_link(source, profile, x)
     yield (
         "target_bytes_per_param",
         "",
         _mean_width(source.target),
-        lambda x: replace(source, target=_with_width(source.target, x)),
+        lambda x: _with_target(source, _with_width(source.target, x)),
     )
     drafter = source.drafter
     if isinstance(drafter, RunsModel) and drafter.model.weight_bytes:
@@ -237,6 +241,36 @@ def _moved_rooflines(source: Roofline) -> Iterator[tuple[str, str, float, Callab
             return replace(source, drafter=replace(drafter, model=_with_width(drafter.model, x)))
 
         yield "draft_bytes_per_param", "", width, with_draft_width
+
+
+def _with_link(source: Roofline, profile: Profile | None, link_bytes_per_s: float) -> Roofline:
+    """The roofline with another link, and the latency that its profile gives such a link."""
+    if profile is None:
+        return replace(source, link_bytes_per_s=link_bytes_per_s)
+    efficiency, host = profile.on(
+        source.accelerator,
+        link_bytes_per_s=link_bytes_per_s,
+        graph_sizes=source.efficiency.graph_sizes,
+    )
+    return replace(source, link_bytes_per_s=link_bytes_per_s, efficiency=efficiency, host=host)
+
+
+def _with_target(source: Roofline, target: ModelShape) -> Roofline:
+    """The roofline with another target, which drafts with its own first layers if it does now."""
+    drafter = source.drafter
+    if isinstance(drafter, EarlyExit):
+        drafter = replace(drafter, target=target)
+    return replace(source, target=target, drafter=drafter)
+
+
+def _profile_of(source: Any) -> Profile | None:
+    """The profile inside a source; None where there is none."""
+    if isinstance(source, Profile):
+        return source
+    if isinstance(source, Roofline) or not is_dataclass(source) or isinstance(source, type):
+        return None
+    found = (_profile_of(getattr(source, field.name)) for field in fields(source))
+    return next((profile for profile in found if profile is not None), None)
 
 
 def _roofline_of(source: Any) -> tuple[Roofline, Callable[[Roofline], Any]] | None:

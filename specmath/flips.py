@@ -18,7 +18,7 @@ from specmath.results import CHUNK_ROWS, Cell, Columns, Result, brief
 from specmath.sources import BatchSource
 from specmath.units import format_quantity, format_significant
 from specmath.verdicts import judgement
-from specmath.winning import Progress, SetUps
+from specmath.winning import LARGEST_SCAN, Progress, SetUps
 
 _WORDS: Final = {
     "alpha": "α",
@@ -157,15 +157,16 @@ def flip_points(
         InputError: for a value out of range, or a k beyond what a law answers for.
     """
     axis = AcceptanceAxis.of(acceptance)
+    axis.require_match_rate(source.match_rate)
     table = FlipTable(
         acceptance=axis,
         k=axis.draft_lengths(k, at_least=1),
         context=np.atleast_1d(require_range("context", context, 0)).ravel(),
         source=source,
-        batch=int(require_count("batch", batch, 1)),
+        batch=int(require_count("batch", batch, 1, LARGEST_SCAN)),
         flips=(),
     )
-    limit = int(require_count("max_batch", max_batch, 1, 2**20))
+    limit = int(require_count("max_batch", max_batch, 1, LARGEST_SCAN))
     total = len(axis) * table.k.size * table.context.size
     found = []
     for done, (law, drafts, length) in enumerate(table.set_ups(), start=1):

@@ -20,6 +20,7 @@ from specmath.checks import FloatArray, IntArray, require_count, require_range
 from specmath.errors import InputError
 from specmath.laws import AcceptanceLaw
 from specmath.measuring import undecided_batch
+from specmath.question_advice import question_advice
 from specmath.results import CHUNK_ROWS, Advice, Cell, Columns, Result, brief
 from specmath.sources import StepTimeSource
 from specmath.speedup_grid import GridBox
@@ -69,6 +70,8 @@ def forecast_speedup(
     axis = AcceptanceAxis.of(acceptance)
     if not isinstance(cases, Sequence) or not cases:
         raise InputError("cases", "must be a list of step-time sources, at least one")
+    for case in cases:
+        axis.require_match_rate(case.match_rate)
     return SpeedupTable(
         acceptance=axis,
         k=axis.draft_lengths(k),
@@ -147,8 +150,17 @@ class SpeedupTable(Result):
     @property
     def warnings(self) -> tuple[Advice, ...]:
         found = [advice for case in self.cases for advice in case.warnings]
+        longest = int(max(self.k.max(), self._best_ks.max(initial=0)))
+        found += question_advice(self.acceptance, self.cases[0], longest_k=longest, context=self.context)
         found += self.cases[0].warnings_at(int(self.k[-1]), self.batch, self._undecided_batch)
         return tuple(dict.fromkeys([*self._misfits(), *found]))
+
+    @property
+    def _best_ks(self) -> IntArray:
+        """The best k of the leading case, where the table is small enough to look."""
+        if len(self) > KEPT_ROWS:
+            return np.zeros(0, dtype=np.int64)
+        return np.concatenate([np.asarray(chunk["best_k"])[:: len(self.cases)] for chunk in self.chunks()])
 
     @property
     def _undecided_batch(self) -> int:

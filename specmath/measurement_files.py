@@ -1,36 +1,27 @@
 """Measured speed-ups, one object a point: the public ones shipped with the package, or a file of the user's.
 
-The schema is `MeasuredSpeedup`. In JSONL a line is one object, in CSV the header names the fields. Values are
-in base units; a field that is not known is left out, null or an empty cell. In a CSV cell a list of numbers
-is `a/b/c`, and `;` stands between sentences. A row that cannot be scored stays in the file with `usable: no`
-and its reason in `left_out`.
+The schema is `MeasuredSpeedup`; a row has its fields as columns. Values are in base units; a field that is
+not known is left out, null or an empty cell. In a CSV cell a list of numbers is `a/b/c`, and `;` stands
+between sentences. A row that cannot be scored stays in the file with `usable: no` and its reason in
+`left_out`.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import math
-import sys
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
-from stat import S_ISREG
 from typing import Any, Final
 
 from specmath.accelerator import KINDS
 from specmath.acceptance import expected_tokens
-from specmath.errors import AccessError, DataError, UnknownNameError, shown, shown_path
+from specmath.errors import DataError, UnknownNameError, shown
 from specmath.measured_speedups import METHODS, USABLE, MeasuredSpeedup
+from specmath.row_files import Row, described, file_name, number_in, read_rows
 
 PUBLIC: Final = Path(__file__).with_name("measured_speedups.jsonl")
-MAX_BYTES: Final = 32 * 2**20
-"""Largest file read."""
-MAX_ROWS: Final = 100_000
-_LONGEST_NUMBER: Final = 400
+MAX_ROWS: Final = 10_000
 
 
 def public_measurements() -> tuple[MeasuredSpeedup, ...]:
@@ -51,20 +42,25 @@ def read_measurements(path: str | Path) -> tuple[MeasuredSpeedup, ...]:
     default to the line and the file. `-` reads JSONL from stdin.
 
     Args:
-        path: The file; CSV where it ends in .csv.
+        path: A `.csv`, `.jsonl` or `.json` file.
 
     Raises:
         AccessError: where it cannot be read.
         DataError: for anything else than such rows; names file, line and field.
     """
-    name = str(path)
-    where = "stdin" if name == "-" else shown_path(path)
-    text = _decoded(
-        sys.stdin.buffer.read(MAX_BYTES + 1) if name == "-" else _content(Path(path), where), where
-    )
-    return _checked_rows(
-        _csv_rows(text, where) if name.lower().endswith(".csv") else _json_rows(text, where), where
-    )
+    found: dict[str, MeasuredSpeedup] = {}
+    for row in read_rows(path, most=MAX_ROWS):
+        try:
+            measured = _checked(row)
+            if measured.id in found:
+                raise ValueError(f"id: {shown(measured.id)} stands twice; each row needs its own")
+        except ValueError as error:
+            raise row.fault(str(error)) from None
+        found[measured.id] = measured
+    if not found:
+        problem = "holds no measurement; give one JSON object a line, or a CSV with a header"
+        raise DataError(file_name(path), problem)
+    return tuple(found.values())
 
 
 @cache
@@ -72,112 +68,17 @@ def _packaged() -> tuple[MeasuredSpeedup, ...]:
     return read_measurements(PUBLIC)
 
 
-def _content(path: Path, where: str) -> bytes:
-    try:
-        if not S_ISREG(path.stat().st_mode):  # a pipe may keep its reader waiting for ever
-            raise AccessError(where, "is a folder, pipe or device; name a JSONL or CSV file, or - for stdin")
-        with path.open("rb") as file:
-            return file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "cannot be read"
-        raise AccessError(where, f"{reason.lower()}; name a JSONL or CSV file of measurements") from error
-
-
-def _decoded(content: bytes, where: str) -> str:
-    if len(content) > MAX_BYTES:
-        raise DataError(where, f"is larger than {MAX_BYTES // 2**20} MiB; split it")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise DataError(where, "is no UTF-8 text; expected JSONL or CSV") from None
-
-
-def _json_rows(text: str, where: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line, **_STRICT)
-        except json.JSONDecodeError as error:
-            raise DataError(
-                where, f"is no JSON object ({error.msg.lower()})", entry=f"line {number}"
-            ) from None
-        except RecursionError:
-            raise DataError(where, "is nested too deeply", entry=f"line {number}") from None
-        except ValueError as error:
-            raise DataError(where, str(error), entry=f"line {number}") from None
-        if not isinstance(row, dict):
-            raise DataError(where, f"must be a JSON object, got {shown(row)}", entry=f"line {number}")
-        yield number, row
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    names = sorted(name for name, _ in pairs)
-    if twice := [name for name, following in pairwise(names) if name == following]:
-        raise ValueError(f"field {shown(twice[0])} stands twice")
-    return dict(pairs)
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number; leave the field out")
-
-
-def _whole(digits: str) -> int:
-    if len(digits) > _LONGEST_NUMBER:
-        raise ValueError(f"{shown(digits)} is too long for a number")
-    return int(digits)
-
-
-_STRICT: Final[dict[str, Any]] = {
-    "object_pairs_hook": _without_repeats,
-    "parse_constant": _refuse_constant,
-    "parse_int": _whole,
-}
-
-
-def _csv_rows(text: str, where: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        header = [name.strip() for name in next(reader, [])]
-        _without_repeats([(name, None) for name in header])
-        for cells in reader:
-            if not any(cell.strip() for cell in cells):
-                continue
-            if len(cells) != len(header):
-                raise ValueError(f"has {len(cells)} cells, the header {len(header)}")
-            yield reader.line_num, {name: cell.strip() for name, cell in zip(header, cells, strict=True)}
-    except (csv.Error, ValueError) as error:
-        raise DataError(where, str(error), entry=f"line {max(reader.line_num, 1)}") from None
-
-
-def _checked_rows(rows: Iterator[tuple[int, Mapping[str, Any]]], where: str) -> tuple[MeasuredSpeedup, ...]:
-    found: dict[str, MeasuredSpeedup] = {}
-    for number, raw in rows:
-        try:
-            row = _checked(raw, f"row {number}", where)
-            if row.id in found:
-                raise ValueError(f"id: {shown(row.id)} stands twice; each row needs its own")
-        except ValueError as error:
-            raise DataError(where, str(error), entry=f"line {number}") from None
-        found[row.id] = row
-        if len(found) > MAX_ROWS:
-            raise DataError(where, f"has more than {MAX_ROWS:,} rows; split it")
-    if not found:
-        raise DataError(where, "holds no measurement; give one JSON object a line, or a CSV with a header")
-    return tuple(found.values())
-
-
-def _checked(raw: Mapping[str, Any], default_id: str, where: str) -> MeasuredSpeedup:
-    values: dict[str, Any] = {"id": default_id, "source": where}
-    for name, value in raw.items():
+def _checked(row: Row) -> MeasuredSpeedup:
+    values: dict[str, Any] = {"id": f"row {row.line}", "source": row.file}
+    for name, value in row.cells.items():
         if name not in _KINDS:
             raise ValueError(str(UnknownNameError("field", name, _KINDS, f"known are {', '.join(_KINDS)}")))
-        if value is not None and value != "":
+        if value is not None:
             values[name] = _KINDS[name].value(name, value)
     _complete(values)
-    row = MeasuredSpeedup(**values)
-    _require_consistent(row)
-    return row
+    measured = MeasuredSpeedup(**values)
+    _require_consistent(measured)
+    return measured
 
 
 def _complete(values: dict[str, Any]) -> None:
@@ -223,47 +124,37 @@ class _Kind:
 
     def _text(self, name: str, value: Any) -> str:
         if not isinstance(value, str) or len(value) > 1_000:
-            raise ValueError(f"{name}: must be a text of up to 1,000 characters, got {shown(value)}")
+            raise ValueError(f"{name}: must be a text of up to 1,000 characters, got {described(value)}")
         if self.choices and value not in self.choices:
-            raise ValueError(f"{name}: must be one of {', '.join(self.choices)}, got {shown(value)}")
+            raise ValueError(f"{name}: must be one of {', '.join(self.choices)}, got {described(value)}")
         return value
 
     def _flag(self, name: str, value: Any) -> bool:
         known = {"true": True, "false": False}
         flag = known.get(value.lower()) if isinstance(value, str) else value
         if not isinstance(flag, bool):
-            raise ValueError(f"{name}: must be true or false, got {shown(value)}")
+            raise ValueError(f"{name}: must be true or false, got {described(value)}")
         return flag
 
     def _number(self, name: str, value: Any) -> float | int:
-        number = _as_float(value)
         whole = self.type == "count"
-        if number is None or not self.low <= number <= self.high or (whole and not number.is_integer()):
-            kind = "a whole number" if whole else "a number"
-            raise ValueError(f"{name}: must be {kind} from {self.low:g} to {self.high:g}, got {shown(value)}")
+        try:
+            number = number_in(value, low=self.low, high=self.high, whole=whole)
+        except ValueError as fault:
+            raise ValueError(f"{name}: {fault}") from None
         return int(number) if whole else number
 
     def _numbers(self, name: str, value: Any) -> tuple[float, ...]:
         parts = value.split("/") if isinstance(value, str) else value
         if not isinstance(parts, list) or not 0 < len(parts) <= 1_000:
-            raise ValueError(f"{name}: must be a list of 1 to 1,000 numbers, got {shown(value)}")
+            raise ValueError(f"{name}: must be a list of 1 to 1,000 numbers, got {described(value)}")
         return tuple(self._number(name, part) for part in parts)
 
     def _texts(self, name: str, value: Any) -> tuple[str, ...]:
         parts = [part.strip() for part in value.split(";")] if isinstance(value, str) else value
         if not isinstance(parts, list) or len(parts) > 100:
-            raise ValueError(f"{name}: must be a list of at most 100 sentences, got {shown(value)}")
+            raise ValueError(f"{name}: must be a list of at most 100 sentences, got {described(value)}")
         return tuple(self._text(name, part) for part in parts)
-
-
-def _as_float(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
 
 
 _TEXT: Final = _Kind("text")

@@ -42,7 +42,7 @@ class Measurement:
         speculative_s: The same with speculation, T_step/E.
         width: Tokens of a sequence that a verification carries; None for the k + 1 of a chain.
         passes: Draft passes per step; None for k.
-        where: Where the figures stand, for messages (`runs.csv line 3`).
+        where: Where the figures stand, for messages (`runs.csv: line 3`).
 
     >>> pair = Measurement(k=3, batch=8, acceptance_length=2.8, speedup=1.75)
     >>> round(pair.in_plain_steps, 12)  # 2.8 / 1.75

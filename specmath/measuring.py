@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from specmath.checks import require_count, require_range
+from specmath.drafters.base import Drafter
+from specmath.results import Advice
 
 PROMPTS_PER_SEQUENCE: Final = 4
 """Requests a sequence slot serves in a run: enough that its start and its end do not count."""
@@ -46,6 +48,7 @@ class _Setup:
     k: int
     batch: int
     method: str
+    tp: int
 
     @property
     def prompts(self) -> int:
@@ -68,11 +71,13 @@ def next_measurement(
     target: str = "TARGET",
     draft: str | None = None,
     method: str = "draft-model",
+    tp: int = 1,
 ) -> str:
     """How to measure the pair at this k and batch on an engine, and how to feed it back, a line each.
 
     The lines hold the run without and with speculation and the `--measured` that takes the result. Prompts
-    should be the user's own: drafts accept next to nothing on random tokens.
+    should be the user's own, as long as in production: drafts accept next to nothing on random tokens. Names
+    are those of the catalogue: the engine wants its own, a hub id or a path.
 
     Args:
         engine: `vllm`, `sglang`, `tensorrt-llm`, `llama.cpp`, `mlx`, `transformers` (a version after @ is
@@ -83,6 +88,7 @@ def next_measurement(
         draft: Name of the draft; None where the method runs none of its own.
         method: `draft-model`, `eagle`, `eagle3`, `mtp` or `ngram`; for any other name a place holder stands
             where the engine wants its own.
+        tp: Tensor parallelism of the target.
 
     >>> print(next_measurement("typical", k=3, batch=8))
     off: generate from the same prompts with 8 requests in flight, and note output tokens per second
@@ -95,6 +101,7 @@ def next_measurement(
         k=int(require_count("k", k, 1)),
         batch=int(require_count("batch", batch, 1)),
         method=method,
+        tp=int(require_count("tp", tp, 1)),
     )
     name = engine.partition("@")[0]
     off, on = _COMMANDS.get(name, _generic)(setup)
@@ -126,17 +133,18 @@ def undecided_batch(batch: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLik
 
 
 def _vllm(setup: _Setup) -> tuple[str, str]:
-    named = {"method": _VLLM_METHODS.get(setup.method, "METHOD"), "model": setup.draft}
+    needs_draft = setup.method not in ("mtp", "ngram", "suffix")
+    model = setup.draft if setup.draft is not None or not needs_draft else "DRAFT"
+    named = {"method": _VLLM_METHODS.get(setup.method, "METHOD"), "model": model}
     texts = [f'"{key}":{_in_json(value)}' for key, value in named.items() if value is not None]
     config = "{" + ",".join([*texts, f'"num_speculative_tokens":{setup.k}']) + "}"
+    ranks = f" --tensor-parallel-size {setup.tp}" if setup.tp > 1 else ""
     bench = (
         f"vllm bench serve --model {setup.typed_target} --dataset-name custom --dataset-path prompts.jsonl "
         f"--max-concurrency {setup.batch} --num-prompts {setup.prompts}"
     )
-    return f"vllm serve {setup.typed_target}, then {bench}", (
-        f"vllm serve {setup.typed_target} --speculative-config {shlex.quote(config)}, then the "
-        "same bench; it prints the mean TPOT and the acceptance length"
-    )
+    serve = f"vllm serve {setup.typed_target}{ranks}"
+    return f"{serve}, then {bench}", f"add --speculative-config {shlex.quote(config)}, then the same bench"
 
 
 def _in_json(text: str) -> str:
@@ -145,27 +153,29 @@ def _in_json(text: str) -> str:
 
 
 def _sglang(setup: _Setup) -> tuple[str, str]:
-    launch = f"python -m sglang.launch_server --model-path {setup.typed_target}"
-    draft = "" if setup.draft is None else f"--speculative-draft-model-path {shlex.quote(setup.draft)} "
+    ranks = f" --tp {setup.tp}" if setup.tp > 1 else ""
+    launch = f"python -m sglang.launch_server --model-path {setup.typed_target}{ranks}"
+    needs_draft = setup.method not in ("mtp", "ngram", "suffix")
+    drafted = f"--speculative-draft-model-path {setup.typed_draft} " if needs_draft or setup.draft else ""
     bench = (
         "python -m sglang.bench_serving --backend sglang --dataset-name sharegpt "
         f"--max-concurrency {setup.batch} --num-prompts {setup.prompts}"
     )
     return f"{launch}, then {bench}", (
-        f"{launch} --speculative-algorithm {_SGLANG_METHODS.get(setup.method, 'ALGORITHM')} {draft}"
+        f"add --speculative-algorithm {_SGLANG_METHODS.get(setup.method, 'ALGORITHM')} {drafted}"
         f"--speculative-num-steps {setup.k} --speculative-eagle-topk 1 "
-        f"--speculative-num-draft-tokens {setup.k + 1}, then the same bench; it prints the mean TPOT and the "
-        "accept length"
+        f"--speculative-num-draft-tokens {setup.k + 1}, then the same bench"
     )
 
 
 def _tensorrt_llm(setup: _Setup) -> tuple[str, str]:
+    ranks = f" --tp {setup.tp}" if setup.tp > 1 else ""
     bench = (
         f"trtllm-bench --model {setup.typed_target} throughput --backend pytorch --dataset prompts.jsonl "
-        f"--concurrency {setup.batch}"
+        f"--concurrency {setup.batch}{ranks}"
     )
     return bench, (
-        f"{bench} --extra_llm_api_options spec.yaml (--config in newer ones), the file with "
+        f"add --extra_llm_api_options spec.yaml (--config in newer ones), the file with "
         f"speculative_config: {{decoding_type: …, max_draft_len: {setup.k}}}"
     )
 
@@ -175,7 +185,7 @@ def _llama_cpp(setup: _Setup) -> tuple[str, str]:
     draft = "" if setup.draft is None else f"-md {shlex.quote(setup.draft)} "
     kind = _LLAMA_CPP_METHODS.get(setup.method, "TYPE")
     return f"{launch}, then {setup.batch} requests at a time; tok/s of all together", (
-        f"{launch} {draft}--spec-type {kind} --spec-draft-n-max {setup.k} (in 2025: --draft-max {setup.k}), "
+        f"add {draft}--spec-type {kind} --spec-draft-n-max {setup.k} (in 2025: --draft-max {setup.k}), "
         "then the same; E = predicted_n/(predicted_n − draft_n_accepted) of the answers' timings"
     )
 
@@ -183,7 +193,7 @@ def _llama_cpp(setup: _Setup) -> tuple[str, str]:
 def _mlx(setup: _Setup) -> tuple[str, str]:
     generate = f"mlx_lm.generate --model {setup.typed_target} --max-tokens 512 --prompt PROMPT"
     return generate, (
-        f"{generate} --draft-model {setup.typed_draft} --num-draft-tokens {setup.k}; "
+        f"add --draft-model {setup.typed_draft} --num-draft-tokens {setup.k}; "
         "E = tokens/(tokens not `from_draft`)"
     )
 
@@ -212,3 +222,15 @@ _COMMANDS: Final[dict[str, Callable[[_Setup], tuple[str, str]]]] = {
     "mlx": _mlx,
     "transformers": _transformers,
 }
+
+
+def uncalibrated(case: str, target: str, drafter: Drafter, tp: int, *, k: int, batch: int) -> Advice:
+    """Nothing was measured; the remedy is the pair to measure, with and without speculation."""
+    draft = drafter.name if drafter.resident is not None and " " not in drafter.name else None
+    lines = next_measurement(case, k=k, batch=batch, target=target, draft=draft, method=drafter.method, tp=tp)
+    return Advice(
+        code="uncalibrated",
+        text=f"not calibrated: one measured pair at k {k} and batch {batch} narrows this most",
+        remedy="; ".join(" ".join(line.split()) for line in lines.splitlines()),
+        until_measured=True,
+    )

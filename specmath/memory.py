@@ -63,9 +63,9 @@ class Residents:
         per_sequence = sequence_bytes_per_device(self.target, self.target_layout, tokens, slots)
         free = self.free_bytes
         if self.draft is not None:
-            per_sequence = per_sequence + sequence_bytes_per_device(
-                self.draft, self.draft_layout, tokens, slots
-            )
+            drafted = sequence_bytes_per_device(self.draft, self.draft_layout, tokens, slots)
+            # For each sequence of a rank of the target, a device of the draft holds this many.
+            per_sequence = per_sequence + drafted * (self.target_layout.dp / self.draft_layout.dp)
             free -= weight_bytes_per_device(self.draft, self.draft_layout)
         return self._fitting(free, per_sequence)
 

@@ -176,6 +176,7 @@ class ModelShape:
         max_context: Longest context the configuration names; None where it names none.
         mtp: The model's own multi-token-prediction module, one layer of it; None where it has none.
         draft: Set where the model is a draft head.
+        released_in: Format of the released weights where the file does not say so; None otherwise.
         assumed: Class defaults and readings that were applied, one sentence each.
     """
 
@@ -192,6 +193,7 @@ class ModelShape:
     max_context: int | None = None
     mtp: ModelShape | None = None
     draft: DraftHead | None = None
+    released_in: str | None = None
     assumed: tuple[str, ...] = field(default=())
 
     @property
@@ -287,6 +289,7 @@ class ModelShape:
             attention=tuple(attention),
             activation_dtype=name,
             mtp=self.mtp and self.mtp.with_dtype(dtype),
+            released_in=None,
             assumed=(*self.assumed, f"All weights are counted in {name}, as asked."),
         )
 
@@ -320,6 +323,7 @@ class ModelShape:
             weights=tuple(weights),
             experts=tuple(experts),
             mtp=self.mtp and self.mtp.with_quantization(quantization),
+            released_in=None,
             assumed=(*self.assumed, sentence),
         )
 

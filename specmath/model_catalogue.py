@@ -61,7 +61,7 @@ def load_model(name: str, *, draft_kind: str | None = None) -> ModelShape:
         return _packaged(name)
     if _looks_like_path(name):
         return _from_file(Path(os.path.expanduser(name)), draft_kind)  # noqa: PTH111 (pathlib raises for ~nobody)
-    known = _resolved(name)
+    known = catalogue_name(name)
     if known is None:
         remedy = "give the path of its config.json" if _HUB_ID.fullmatch(name) else ""
         raise UnknownNameError("model", name, _nearby(name), remedy)
@@ -84,7 +84,7 @@ def _packaged(name: str) -> ModelShape:
     if released := entry.get(_RELEASED_IN):
         note = f"The checkpoint is released in {released}, which its file does not say: "
         note += "quantise it so for its real sizes."
-        shape = replace(shape, assumed=(note, *shape.assumed))
+        shape = replace(shape, released_in=str(released), assumed=(note, *shape.assumed))
     return shape
 
 
@@ -108,8 +108,14 @@ def _looks_like_path(name: str) -> bool:
         return True
 
 
-def _resolved(name: str) -> str | None:
-    """A catalogue name for a hub id, an alias, or a spelling that differs in case, dashes or `-instruct`."""
+def catalogue_name(name: str) -> str | None:
+    """The catalogue's name for a hub id, an alias, or a spelling that differs in case, dashes or `-instruct`.
+
+    Files are not looked at. None for a model that is not packaged.
+
+    >>> catalogue_name("Qwen/Qwen3-8B"), catalogue_name("my-finetune")
+    ('qwen3-8b', None)
+    """
     lower = name.lower()
     index = _index()
     for table in (index["hub_ids"], index["aliases"]):

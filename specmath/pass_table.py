@@ -17,7 +17,14 @@ from specmath.units import format_quantity
 
 
 def take_apart(
-    run: ForwardPass, *, part: Accelerator, batch: int, tokens: float, context: float
+    run: ForwardPass,
+    *,
+    part: Accelerator,
+    batch: int,
+    tokens: float,
+    context: float,
+    name: str = "ideal",
+    described: str = "",
 ) -> PassTable:
     """The components of one pass of `run` on `part`, with their share of the time.
 
@@ -27,10 +34,14 @@ def take_apart(
         batch: Sequences, at least 1.
         tokens: Tokens per sequence: 1 for a plain step, k + 1 to verify k.
         context: Tokens in the cache of each sequence.
+        name: Name of the profile whose constants `run` has.
+        described: What that profile is, as its first assumption; empty for the ideal.
     """
     return PassTable(
         run=run,
         part=part,
+        name=name,
+        described=described,
         batch=int(require_count("batch", batch, 1)),
         tokens=float(require_range("tokens", tokens, 1)),
         context=float(require_range("context", context, 0)),
@@ -59,6 +70,8 @@ class PassTable(Result):
 
     run: ForwardPass
     part: Accelerator
+    name: str
+    described: str
     batch: int
     tokens: float
     context: float
@@ -79,6 +92,7 @@ class PassTable(Result):
         return {
             "model": self.run.model.name,
             "hardware": self.part.name,
+            "profile": self.name if self.described else None,
             "batch": self.batch,
             "tokens_per_sequence": self.tokens,
             "context": self.context,
@@ -87,8 +101,9 @@ class PassTable(Result):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
+        ideal = f"ideal: datasheet peaks of {self.part.name}, no overhead; neither a forecast nor a bound"
         return (
-            f"ideal: datasheet peaks of {self.part.name}, no overhead; neither a forecast nor a bound",
+            self.described or ideal,
             "components run one after another; bytes and FLOPs are those of one device",
             *self.run.model.assumed,
         )
@@ -100,6 +115,8 @@ class PassTable(Result):
         )
         ratio = "" if self.tokens == 1 else f", {seconds / plain:.3f} plain passes"
         told = f"{format_quantity(seconds, 's')}{ratio}"
+        if self.described:
+            return f"{told} by the {self.name} profile of {self.part.name}, the host's time left out"
         return f"{told} at the ideal roofline, a datasheet figure, not a forecast"
 
     @property

@@ -16,6 +16,11 @@ from specmath.errors import InputError
 _TIE = 1e-14
 """Gain below which a change of k is rounding: costs within the search differ by about 1."""
 
+SCAN_LIMIT = 65_536
+"""Largest batch of a histogram."""
+MAX_WEIGHT = 1e15
+"""Largest weight of a batch: a year of steps counted one by one stays far below."""
+
 
 def mixed_speedup(speedup: npt.ArrayLike, time_share: npt.ArrayLike) -> Numbers:
     """Speed-up over a load whose plain decoding spends the given shares of its time at each batch.

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from specmath.accelerator import Accelerator, Source
-from specmath.catalogue_files import Layer, catalogue_layers, cited
+from specmath.accelerator import KINDS, Accelerator, Source
+from specmath.catalogue_files import ENVIRONMENT_VARIABLE, Layer, catalogue_layers, cited
 from specmath.errors import InputError, UnknownNameError
-from specmath.profiles import Constant, Profile
+from specmath.profiles import Constant, Profile, require_constant
 
 if TYPE_CHECKING:
     from specmath.strict_yaml import Fields
@@ -46,14 +47,14 @@ def load_profile(
     >>> load_profile("vllm").title
     'vLLM with CUDA graphs'
     """
-    catalogue = _catalogue(str(hardware_file) if hardware_file is not None else None)
+    catalogue = _catalogue(hardware_file)
     wanted = engine.strip().lower()
     candidates = [name for name, entry in catalogue.items() if wanted in (name, *entry.engines)]
     if not candidates:
         known = dict.fromkeys(
             [IDEAL_PROFILE, *catalogue, *(e for one in catalogue.values() for e in one.engines)]
         )
-        raise UnknownNameError("engine", engine, known)
+        raise UnknownNameError("engine", engine, known, "`specmath show profile` lists all")
     fitting = [name for name in candidates if part is None or catalogue[name].fits(part)]
     if not fitting and part is not None:
         made_for = " or ".join(catalogue[name].place for name in candidates)
@@ -68,7 +69,7 @@ def profile_names(*, hardware_file: str | Path | None = None) -> tuple[str, ...]
     >>> profile_names()[:2]
     ('typical', 'vllm')
     """
-    return tuple(_catalogue(str(hardware_file) if hardware_file is not None else None))
+    return tuple(_catalogue(hardware_file))
 
 
 class _Entry:
@@ -108,8 +109,14 @@ class _Below(NamedTuple):
     sources: Mapping[str, Source]
 
 
+def _catalogue(hardware_file: str | Path | None) -> dict[str, _Entry]:
+    """The profiles of all files; read once for what is named, here and in the environment."""
+    named = None if hardware_file is None else str(hardware_file)
+    return _entries(named, os.environ.get(ENVIRONMENT_VARIABLE))
+
+
 @cache
-def _catalogue(hardware_file: str | None) -> dict[str, _Entry]:
+def _entries(hardware_file: str | None, _environment: str | None) -> dict[str, _Entry]:
     found: dict[str, _Entry] = {}
     sources: dict[str, Source] = {}
     for place, layer in enumerate(catalogue_layers(hardware_file)):
@@ -118,15 +125,33 @@ def _catalogue(hardware_file: str | None) -> dict[str, _Entry]:
         found |= {name: _Entry(name, layer, below) for name in layer.profiles}
         if place:  # a user's file is checked whole, so that a slip shows before it is needed
             for name in layer.profiles:
-                _ = found[name].profile
+                _checked(found[name].profile, layer.profiles[name])
     return found
+
+
+def _checked(profile: Profile, fields: Fields) -> None:
+    """Refuse a profile of the user's with values no part could run with, at its place in the file."""
+    kind = fields.optional_text("kind")
+    if kind is not None and kind not in KINDS:
+        raise fields.error("kind", f"must be one of {', '.join(KINDS)}, got {kind}")
+    typed = fields.optional_section("constants")
+    for key in typed:
+        constant = profile.constants[key]
+        if not constant.sources and not constant.note:
+            raise typed.named(key).error(
+                "sources", "names nothing, and there is no note to say where it comes from"
+            )
+        try:
+            require_constant(key, constant)
+        except InputError as error:
+            raise typed.error(key, error.problem) from error
 
 
 def _profile(name: str, layer: Layer, below: _Below, trail: tuple[str, ...] = ()) -> Profile:
     fields = layer.profiles[name]
     fields.only(_PROFILE_KEYS)
     base = _base(name, layer, below, trail)
-    typed = fields.section("constants")
+    typed = fields.section("constants") if base is None else fields.optional_section("constants")
     constants = {key: _constant(typed.named(key), below.sources) for key in typed}
     try:
         return Profile(
@@ -134,14 +159,18 @@ def _profile(name: str, layer: Layer, below: _Below, trail: tuple[str, ...] = ()
             title=fields.text("title"),
             constants=({} if base is None else dict(base.constants)) | constants,
             captured=_flag(fields, "captured", True if base is None else base.captured),
-            row_limit=fields.optional_count("row_limit") or (1 if base is None else base.row_limit),
+            row_limit=int(_told(fields.optional_count("row_limit"), 1 if base is None else base.row_limit)),
             library_products=not _flag(fields, "own_kernels", base is not None and not base.library_products),
-            least=fields.optional_number("least") or (1.0 if base is None else base.least),
-            most=fields.optional_number("most") or (1.0 if base is None else base.most),
+            least=_told(fields.optional_number("least"), 1.0 if base is None else base.least),
+            most=_told(fields.optional_number("most"), 1.0 if base is None else base.most),
             notes=fields.texts("notes"),
         )
     except InputError as error:
         raise fields.error(error.name, error.problem) from error
+
+
+def _told(typed: float | None, default: float) -> float:
+    return default if typed is None else typed
 
 
 def _base(name: str, layer: Layer, below: _Below, trail: tuple[str, ...]) -> Profile | None:

@@ -110,7 +110,9 @@ class Profiled:
             down = down + np.minimum(np.minimum.reduce(moves), 0) ** 2
         most = typical * np.maximum(np.exp(np.sqrt(up)), self.profile.least)
         least = typical / np.maximum(np.exp(np.sqrt(down)), self.profile.most)
-        return widened(least, most, self.cautions, batch)
+        least, most = widened(least, most, self.cautions, batch)
+        drafts = np.asarray(k) > 0  # without a draft a step is a plain step, known exactly
+        return np.where(drafts, least, typical), np.where(drafts, most, typical)
 
     def warnings_at(self, k: int, batch: npt.ArrayLike, undecided: int) -> tuple[Advice, ...]:
         """Where the evidence is thin at these batches, then the pair to measure."""
@@ -189,7 +191,7 @@ def described(profile: Profile, part: Accelerator) -> str:
     """What a profile is, as the first assumption."""
     floor = f"never less than ÷{profile.least:g} … ×{profile.most:g}"
     return (
-        f"{profile.name}: {profile.title[:1].lower() + profile.title[1:]}; constants of its kernels and host "
+        f"{profile.name}: {profile.title}; constants of its kernels and host "
         f"on {part.name}, none fitted to a speed-up; the range is what their low and high ends give, {floor}"
     )
 
@@ -225,11 +227,19 @@ def _narrow(source: Roofline) -> bool:
 
 
 def _spread(source: Roofline) -> bool:
-    return source.layout.devices > 1
+    return max(source.layout.devices, source.draft_layout.devices) > 1
 
 
 def _layered(source: Roofline) -> bool:
-    return not source.target.counts_only
+    return any(not model.counts_only for model in _models(source))
+
+
+def _cached(source: Roofline) -> bool:
+    return any(model.has_kv for model in _models(source))
+
+
+def _launched(source: Roofline) -> bool:
+    return _layered(source) and source.efficiency.graph_sizes is not None
 
 
 _MATTERS: dict[str, Callable[[Roofline], bool]] = {
@@ -237,8 +247,8 @@ _MATTERS: dict[str, Callable[[Roofline], bool]] = {
     "four_bit_memory": lambda source: any(width < EIGHT_BIT for width in _widths(source)),
     "eight_bit_compute": _computes_in("fp8", "int8"),
     "four_bit_compute": _computes_in("fp4"),
-    "kv_efficiency": lambda source: source.target.has_kv,
-    "kv_reread": lambda source: source.target.has_kv,
+    "kv_efficiency": _cached,
+    "kv_reread": _cached,
     "expert_memory": _has_experts,
     "expert_compute": _has_experts,
     "expert_overlap": _has_experts,
@@ -255,7 +265,7 @@ _MATTERS: dict[str, Callable[[Roofline], bool]] = {
     "product_latency_s": _layered,
     "kernels_per_layer": _layered,
     "kernel_gap_s": _layered,
-    "kernel_launch_s": _layered,
+    "kernel_launch_s": _launched,
     "draft_pass_s": lambda source: source.drafter.model is not None,
     "lookup_token_s": lambda source: source.drafter.model is None,
 }

@@ -12,11 +12,16 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from specmath.accelerator import Accelerator, Measurement, Source
+from specmath.checks import require_count
 from specmath.errors import InputError
 from specmath.execution import Efficiency, HostTimes
 
-ENDS = ("low", "typical", "high")
-"""The values of a constant."""
+MOST_FLOOR = 100.0
+"""Largest floor of a range; a range of a hundredfold says nothing any more."""
+LONGEST_S = 10.0
+"""Longest time that a constant may be; those of real software are below 0.1 s."""
+LARGEST = 1e6
+"""Largest of the other constants: kernels, bytes, readings."""
 _HOST = frozenset(field.name for field in fields(HostTimes))
 _DEVICE = frozenset(field.name for field in fields(Efficiency)) - {
     "graph_sizes",
@@ -56,10 +61,17 @@ class Constant:
             ends = f"{self.low:g}, {self.typical:g}, {self.high:g}"
             raise InputError("constant", f"must have low <= typical <= high, got {ends}")
 
-    @property
-    def known_exactly(self) -> bool:
-        """Whether both ends are the value itself."""
-        return self.low == self.high
+
+def require_constant(name: str, constant: Constant) -> None:
+    """Refuse a constant that no pass could run with, whatever the part. Raises InputError with its name."""
+    for value in (constant.low, constant.typical, constant.high):
+        most = LONGEST_S if name.endswith("_s") else LARGEST
+        if not value <= most and name != "sharpness":
+            raise InputError(name, f"must be at most {most:g}, got {value:g}")
+        if name in _HOST:
+            HostTimes(**{name: value})
+        else:
+            Efficiency(**{name: value})  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +104,10 @@ class Profile:
             raise InputError(
                 strange[0], f"is no constant of a profile; they are {', '.join(sorted(CONSTANTS))}"
             )
+        require_count("row_limit", self.row_limit, 1, 4096)
         for name in ("least", "most"):
-            if not getattr(self, name) >= 1:
-                raise InputError(name, "must be at least 1")
+            if not 1 <= (floor := getattr(self, name)) <= MOST_FLOOR:
+                raise InputError(name, f"must be at least 1 and at most {MOST_FLOOR:g}, got {floor:g}")
 
     def swings(self) -> Iterator[tuple[str, str]]:
         """Each constant with each of its ends that differs from its typical value."""

@@ -47,6 +47,21 @@ class Advice:
     until_measured: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A text to be pasted elsewhere, as it stands.
+
+    Attributes:
+        label: What it is (`server`, `file spec.yaml`).
+        language: Its language, as a fenced code block names it: sh, json, yaml, python.
+        text: The text, without a line break at its end.
+    """
+
+    label: str
+    language: str
+    text: str
+
+
 class Result(ABC):
     """Base of the records that questions return.
 
@@ -85,6 +100,11 @@ class Result(ABC):
     @property
     def derivation(self) -> tuple[str, ...]:
         """How the first row was obtained, step by step, with its numbers."""
+        return ()
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """Texts to be pasted elsewhere, the configuration of an engine for one."""
         return ()
 
     @abstractmethod

@@ -19,7 +19,7 @@ from specmath.checks import FloatArray, Numbers, like_inputs, require_range
 from specmath.errors import InputError
 from specmath.execution import IDEAL, ONE_DEVICE, SIXTEEN_BIT, DeviceRates, Efficiency, Layout
 from specmath.experts import touched_experts
-from specmath.kernels import matrix_products, small_kernels
+from specmath.kernels import launched_kernels, logits_per_token, matrix_products, small_kernels
 from specmath.model import AttentionGroup, ModelShape
 
 MAX_TOKENS = 1e12
@@ -27,6 +27,8 @@ MAX_TOKENS = 1e12
 WIRE_BYTES = 2
 """Bytes of an activation that travels between devices: 16 bits."""
 _SMALLEST = float(np.finfo(float).tiny)
+_SQUARES = {2.0: 1, 4.0: 2, 8.0: 3}
+"""Sharpness by the squares that make its power: several times faster than a power."""
 STATE_ACCESSES = 2
 """Times a recurrent state is moved in a pass over one token: read and written."""
 
@@ -130,7 +132,7 @@ class ForwardPass:
 
     def _tokens(self, batch: FloatArray, width: FloatArray) -> FloatArray:
         """t of one attention rank, padded to the next captured graph."""
-        tokens = self._rank_batch(batch) * width
+        tokens = self.rank_batch(batch) * width
         sizes = self.efficiency.graph_sizes
         if not sizes:
             return tokens
@@ -138,7 +140,7 @@ class ForwardPass:
         padded = np.array([*sizes, np.inf])[places]
         return np.where(np.isfinite(padded), padded, tokens)
 
-    def _rank_batch(self, batch: FloatArray) -> FloatArray:
+    def rank_batch(self, batch: FloatArray) -> FloatArray:
         """Sequences of the busiest data-parallel rank."""
         return np.ceil(batch / self.layout.dp) if self.layout.dp > 1 else batch
 
@@ -147,7 +149,7 @@ class ForwardPass:
         yield self._dense(tokens)
         if self.model.experts:
             yield self._experts(tokens * self.layout.dp, batch, width)
-        sequences = self._rank_batch(batch)
+        sequences = self.rank_batch(batch)
         for group in self.model.attention:
             yield self._attention(group, sequences, width, context)
         if self.model.states:
@@ -169,7 +171,7 @@ class ForwardPass:
         bytes_s = np.asarray(wide + narrow)
         if efficiency.product_cost > 1:
             bytes_s = np.where(tokens > 1, efficiency.product_cost, 1.0) * wide + narrow
-        if efficiency.row_cost or efficiency.wide_cost > 1:
+        if efficiency.wide_cost > 1:
             bytes_s = bytes_s + (self._readings(tokens) - 1) * narrow
         return self._part("dense", np.asarray(read), flops * tokens, bytes_s, flops_s * tokens)
 
@@ -183,9 +185,9 @@ class ForwardPass:
         return sums[0], sums[1]
 
     def _readings(self, tokens: FloatArray) -> FloatArray:
-        """How many readings of quantised weights a pass takes, by rows in narrow kernels."""
+        """How many readings of quantised weights a pass takes: row by row, at most as the wide kernel."""
         efficiency = self.efficiency
-        narrow = 1 + efficiency.row_cost * (tokens - 1)
+        narrow = np.minimum(1 + efficiency.row_cost * (tokens - 1), efficiency.wide_cost)
         return np.where(tokens <= efficiency.row_limit, narrow, efficiency.wide_cost)
 
     def _experts(self, tokens: FloatArray, batch: FloatArray, width: FloatArray) -> PassPart:
@@ -231,7 +233,7 @@ class ForwardPass:
 
     def _activations(self, tokens: FloatArray) -> PassPart:
         per_token = self.efficiency.activation_bytes * self.model.hidden * self.model.n_layers
-        per_token += self.efficiency.logit_bytes * self.model.vocab
+        per_token += self.efficiency.logit_bytes * logits_per_token(self.model)
         return self._traffic("activations", tokens * per_token)
 
     def _latency(self) -> PassPart:
@@ -264,15 +266,16 @@ class ForwardPass:
         )
 
     def _with_overheads(self, device_s: FloatArray, tokens: FloatArray) -> FloatArray:
-        """Gaps between captured kernels, or the host that launches them one by one, and the pass's own."""
+        """The small kernels and the pass's own overhead; without a graph, at least what launches take."""
         efficiency = self.efficiency
-        kernels = small_kernels(self.model, efficiency)
-        replayed = device_s + np.float64(kernels * efficiency.kernel_gap_s)
+        gaps_s = small_kernels(self.model, efficiency) * efficiency.kernel_gap_s
         if efficiency.graph_sizes is None:
-            return np.asarray(replayed + efficiency.pass_overhead_s)
-        eager = np.maximum(device_s, kernels * efficiency.kernel_launch_s)
+            added_s = gaps_s + efficiency.pass_overhead_s
+            return device_s + added_s if added_s else device_s  # a grid is not copied for nothing
+        launches_s = launched_kernels(self.model, efficiency) * efficiency.kernel_launch_s
         captured = tokens <= max(efficiency.graph_sizes, default=0)
-        return np.where(captured, replayed, eager) + efficiency.pass_overhead_s
+        busy_s = device_s + gaps_s
+        return np.where(captured, busy_s, np.maximum(busy_s, launches_s)) + efficiency.pass_overhead_s
 
     def _traffic(self, name: str, moved: FloatArray) -> PassPart:
         """A component without FLOPs."""
@@ -304,8 +307,16 @@ def blended(bytes_s: FloatArray, flops_s: FloatArray, sharpness: float) -> Float
         return np.asarray(bytes_s + flops_s)
     # Scaled by the larger, so that no power overflows or vanishes; in place, since grids are large.
     blend = np.asarray(np.minimum(bytes_s, flops_s) / np.maximum(longer, _SMALLEST))
-    np.power(blend, sharpness, out=blend)
-    blend += 1
-    np.power(blend, 1 / sharpness, out=blend)
+    squares = _SQUARES.get(sharpness)
+    if squares is None:
+        np.power(blend, sharpness, out=blend)
+        blend += 1
+        np.power(blend, 1 / sharpness, out=blend)
+    else:
+        for _ in range(squares):
+            np.square(blend, out=blend)
+        blend += 1
+        for _ in range(squares):
+            np.sqrt(blend, out=blend)
     blend *= longer
     return blend

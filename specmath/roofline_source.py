@@ -19,6 +19,7 @@ from specmath.model import ModelShape
 from specmath.results import Advice, Cell, brief
 from specmath.roofline import ForwardPass
 from specmath.roofline_text import (
+    LIMIT_TEXTS,
     device_warnings,
     dtype_texts,
     host_texts,
@@ -33,11 +34,6 @@ from specmath.sources import StepCost
 from specmath.units import format_quantity
 
 _LIMITS = {"memory": "memory_bound", "compute": "compute_bound"}
-_LIMIT_TEXTS: dict[str, tuple[str, ...]] = {
-    "": (),
-    "memory": ("memory_bound: both passes free of FLOPs and communication; c is a ratio of bytes",),
-    "compute": ("compute_bound: both passes free of bytes and communication; c is a ratio of FLOPs",),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +80,15 @@ class Roofline:
                 f"{self.target.name} is a draft head ({self.target.draft.kind}), which runs on its target"
             )
             raise InputError("target", f"{problem}; give a model of its own")
+        if isinstance(self.drafter, ModelShape):
+            named = self.drafter.name
+            raise InputError("drafter", f"{named} is a model; wrap it, as in drafter_of(target, {named})")
         self.drafter.require_target(self.target)
         if self.draft_layout.devices > self.layout.devices:
             raise InputError("draft_tp", f"must be at most the target's {self.layout.devices} devices")
         self._require_layout()
-        self.target_pass(), self.draft_pass()  # refuses a dtype or a link that the part lacks
+        self.target_pass()  # refuses a dtype or a link that the part lacks
+        self.draft_pass()
 
     @property
     def _link(self) -> float | None:
@@ -166,10 +166,10 @@ class Roofline:
             self.described if self.name and not self.limit else ideal,
             *model_texts(models),
             *self.drafter.assumptions,
-            *layout_texts(self.residents),
+            *layout_texts(self.residents, self.efficiency),
             memory_text(self.residents),
             *dtype_texts(self.accelerator, self.target),
-            *_LIMIT_TEXTS[self.limit],
+            *LIMIT_TEXTS[self.limit],
             *(
                 f"{model.name}: {sentence}"
                 for model in models
@@ -237,16 +237,15 @@ class Roofline:
             depth = require_range("passes", passes, 0)
         sequences, length = require_range("batch", batch, 1), require_range("context", context, 0)
         target, work, host = self.target_pass(), self.drafter.work(depth, nodes), self._host
+        ranked = target.rank_batch(sequences)
         plain_s = np.asarray(target.time(sequences, 1, length)) + host.plain_step_s
-        draft_s = self._draft_s(sequences, work.tokens, length)
+        draft_s = self._draft_s(sequences, ranked, work.tokens, length)
         return StepCost(
             plain_s=plain_s,
             draft_cost=draft_s / plain_s,
             draft_passes=work.passes,
             verify_cost=self.drafter.verify_s(target, sequences, nodes + 1, length) / plain_s,
-            overhead=host.speculative_s(np.ceil(sequences / self.layout.dp)) / plain_s
-            if host != NO_HOST
-            else np.zeros(()),
+            overhead=self._host_s(nodes, ranked) / plain_s if host != NO_HOST else np.zeros(()),
         )
 
     def step_bounds(
@@ -263,23 +262,14 @@ class Roofline:
 
     def warnings_at(self, k: int, batch: npt.ArrayLike, undecided: int) -> tuple[Advice, ...]:
         """One pair to measure, with and without speculation, as commands of the engine."""
-        from specmath.measuring import next_measurement  # after the answer, so not on the way to it
+        from specmath.measuring import uncalibrated  # after the answer, so not on the way to it
 
-        drafter, drafts = self.drafter, max(k, 1)
-        draft = drafter.name if drafter.resident is not None and " " not in drafter.name else None
-        off, on, feed = next_measurement(
-            self.case, k=drafts, batch=undecided, target=self.target.name, draft=draft, method=drafter.method
-        ).splitlines()
-        text = f"not calibrated: one measured pair at k {drafts} and batch {undecided} narrows this most"
-        remedy = "; ".join(" ".join(line.split()) for line in (off, on, feed))
-        return (Advice(code="uncalibrated", text=text, remedy=remedy, until_measured=True),)
+        pair = (self.target.name, self.drafter, self.layout.tp)
+        return (uncalibrated(self.case, *pair, k=max(k, 1), batch=undecided),)
 
     def max_batches(self, k: npt.ArrayLike, context: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
-        plain, speculative = (
-            self.residents.max_batch(context),
-            self.residents.max_batch_speculative(k, context),
-        )
-        return np.asarray(plain), np.asarray(speculative)
+        held = self.residents
+        return np.asarray(held.max_batch(context)), np.asarray(held.max_batch_speculative(k, context))
 
     def critical_context(self, acceptance_length: npt.ArrayLike, k: npt.ArrayLike) -> FloatArray:
         """Not known: the roofline has no closed form for it."""
@@ -305,6 +295,13 @@ class Roofline:
         """Time of the host; the limits are free of it."""
         return NO_HOST if self.limit else self.host
 
+    def _host_s(self, nodes: FloatArray, ranked: FloatArray) -> FloatArray:
+        """o of a step: that of speculation where something is verified, else that of a plain step.
+
+        `ranked` are the sequences of a data-parallel rank, which has a host process of its own.
+        """
+        return np.where(nodes > 0, self._host.speculative_s(ranked), self._host.plain_step_s)
+
     def _drafts(self, k: npt.ArrayLike) -> FloatArray:
         """k, once the drafter can draft that far."""
         drafts, longest = require_count("k", k), self.max_k
@@ -313,9 +310,11 @@ class Roofline:
             raise InputError("k", problem)
         return drafts.astype(float)
 
-    def _draft_s(self, batch: FloatArray, tokens: FloatArray, context: FloatArray) -> FloatArray:
+    def _draft_s(
+        self, batch: FloatArray, ranked: FloatArray, tokens: FloatArray, context: FloatArray
+    ) -> FloatArray:
         """Seconds of one draft pass, the host's with it."""
-        draft, host_s = self.draft_pass(), self.drafter.host_s(self._host, batch, tokens)
+        draft, host_s = self.draft_pass(), self.drafter.host_s(self._host, ranked, tokens)
         return host_s if draft is None else np.asarray(draft.time(batch, tokens, context)) + host_s
 
     def _pass(self, model: ModelShape, layout: Layout) -> ForwardPass:

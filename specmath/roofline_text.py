@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
 from specmath.accelerator import Accelerator
-from specmath.execution import HostTimes
+from specmath.execution import Efficiency, HostTimes
 from specmath.memory import MEMORY_SHARE, Residents
 from specmath.model import ModelShape
 from specmath.results import Advice
 from specmath.roofline import ForwardPass
 from specmath.units import format_quantity
+
+LIMIT_TEXTS: Final[dict[str, tuple[str, ...]]] = {
+    "": (),
+    "memory": ("memory_bound: both passes free of FLOPs and communication; c is a ratio of bytes",),
+    "compute": ("compute_bound: both passes free of bytes and communication; c is a ratio of FLOPs",),
+}
+"""What the two limits of the roofline assume."""
 
 
 def roofline_text(part: Accelerator, target: ModelShape) -> str:
@@ -50,17 +58,27 @@ def memory_text(residents: Residents) -> str:
     return f"largest batches fill {memory} with weights, cache and states; activations are not counted"
 
 
-def layout_texts(residents: Residents) -> tuple[str, ...]:
+def layout_texts(residents: Residents, efficiency: Efficiency) -> tuple[str, ...]:
     """What spreading over devices and routing to experts assume."""
     devices, draft_devices = residents.target_layout.devices, residents.draft_layout.devices
     texts = []
     if residents.draft is not None and draft_devices < devices:
         texts.append(f"the draft runs on {draft_devices} of the {devices} devices; --draft-tp spreads it")
     if devices > 1:
-        texts.append("collectives take their bytes over the link and no latency")
+        latency = efficiency.link_latency_s
+        each = f"{format_quantity(latency, 's')} each" if latency else "no latency"
+        texts.append(f"collectives take their bytes over the link and {each}")
     if residents.target.experts:
-        texts.append("tokens choose experts independently and evenly, and experts sit evenly on their ranks")
+        texts.append(_routing_text(efficiency))
     return tuple(texts)
+
+
+def _routing_text(efficiency: Efficiency) -> str:
+    if efficiency.routing_skew == 0 and efficiency.expert_overlap == 1:
+        return "tokens choose experts independently and evenly, and experts sit evenly on their ranks"
+    skew = f"popularity falls as rank^-{efficiency.routing_skew:g}"
+    overlap = f"a drafted token counts as {efficiency.expert_overlap:g} of an independent one"
+    return f"experts: {skew}, {overlap}, and they sit evenly on their ranks"
 
 
 def pair_warnings(residents: Residents, *, spans_hosts: bool) -> tuple[Advice, ...]:
@@ -71,6 +89,10 @@ def pair_warnings(residents: Residents, *, spans_hosts: bool) -> tuple[Advice, .
         text = f"vocabularies differ: {target.vocab:,} entries of the target, {draft.vocab:,} of the draft"
         remedy = "check that both use one tokenizer; padding alone does no harm"
         found.append(Advice(code="vocabularies-differ", text=text, remedy=remedy))
+    if target.released_in is not None:
+        text = f"{target.name} is released in {target.released_in}, and counted in {target.activation_dtype}"
+        remedy = f"give --quantization {target.released_in}"
+        found.append(Advice(code="released-format", text=text, remedy=remedy))
     heads = {group.kv_heads for group in target.attention if group.kv_heads > 1}
     if any(count % tp and tp % count for count in heads):
         text = f"tp {tp} divides no {'/'.join(map(str, sorted(heads)))} KV heads of {target.name}"

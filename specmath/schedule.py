@@ -11,21 +11,29 @@ import numpy.typing as npt
 
 from specmath.acceptance_axis import AcceptanceAxis
 from specmath.batch_policies import Load, PolicyRow, compare_policies
-from specmath.checks import MAX_K, FloatArray, IntArray, require_count, require_range
+from specmath.checks import FloatArray, IntArray, require_count, require_range
 from specmath.errors import InputError
 from specmath.forecast import BEST_K_LIMIT
 from specmath.laws import AcceptanceLaw
-from specmath.policies import plain_time_shares
+from specmath.policies import MAX_WEIGHT, SCAN_LIMIT, plain_time_shares
+from specmath.question_advice import question_advice
 from specmath.results import CHUNK_ROWS, Advice, Cell, Columns, Result, brief
-from specmath.schedule_text import load_sentence, loads_sentence, schedule_warnings
+from specmath.schedule_text import (
+    load_sentence,
+    loads_sentence,
+    recommended_policy,
+    schedule_warnings,
+)
 from specmath.sources import BatchSource
 from specmath.winning import Progress
 
 WeightUnit = Literal["time", "steps"]
 SWITCH_COST = 0.01
 """What a change of k must save unless the caller says otherwise; less is seen in no single measurement."""
-SCAN_LIMIT = 65_536
-"""Largest batch of a histogram."""
+LONGEST_K = 256
+"""Longest draft tried; best k are below 20, and the cost of a schedule grows with the square."""
+MAX_CELLS = 1_250_000
+"""Most steps priced: every k to 16 at every batch to the largest takes some ten seconds."""
 TOLD_LOADS = 3
 """Set-ups up to which the verdict speaks of each."""
 
@@ -60,7 +68,7 @@ def plan_schedule(
         weights_are: What the weights are shares of: the `time` of plain decoding, which a gauge of running
             requests shows when it is sampled with speculation off, or its `steps`.
         context: Tokens in the KV cache per sequence, one or many; each is planned by itself.
-        k_max: Longest draft tried, at least 1; by default 16, or as far as the laws go.
+        k_max: Longest draft tried, from 1 to `LONGEST_K`; by default 16, or as far as the laws go.
         switch_cost: Share of the best static k's time that each change of k must save, at least 0. It is a
             bar and not charged.
         zero_tier_cost: What a step of a tier with k = 0 costs beyond a plain one, in plain steps, at least
@@ -82,9 +90,10 @@ def plan_schedule(
     [(1, 3, 1), (4, 100, 0)]
     """
     axis = AcceptanceAxis.of(acceptance)
-    longest = _longest(axis, source) if k_max is None else int(require_count("k_max", k_max, 1, MAX_K))
-    axis.draft_lengths(longest)
+    axis.require_match_rate(source.match_rate)
     listed, weights = _histogram(batches)
+    longest = _longest(axis, source) if k_max is None else _k_max(axis, k_max)
+    _refuse_large_grid(listed, longest)
     if weights_are not in ("time", "steps"):
         raise InputError("weights_are", f"must be time or steps, got {weights_are!r}")
     contexts = np.atleast_1d(require_range("context", context, 0)).ravel()
@@ -159,6 +168,11 @@ class ScheduleTable(Result):
         return tuple(tuple(rows["tier"] or rows["tiers"]) for rows in by_policy)
 
     @property
+    def recommended(self) -> tuple[PolicyRow, ...]:
+        """The policy that the verdict recommends for each set-up: `tiers`, or `static`, whose k may be 0."""
+        return tuple(recommended_policy({row.policy: row for row in rows}) for rows in self.policies)
+
+    @property
     def inputs(self) -> Mapping[str, Cell]:
         alike = len(set(self.weights.tolist())) == 1
         asked: dict[str, Cell] = {
@@ -194,6 +208,10 @@ class ScheduleTable(Result):
         found = [*schedule_warnings(self.policies, self.zero_tier_cost), *self.source.warnings]
         busiest = int(self.batches[int(np.argmax(self.weights))])
         static = [row.k for rows in self.policies for row in rows if row.policy == "static" and row.k]
+        drafted = [int(row.k) for rows in self.policies for row in rows if row.k]
+        found += question_advice(
+            self.acceptance, self.source, longest_k=max(drafted, default=0), context=self.context
+        )
         found += self.source.warnings_at(int(max(static, default=1)), self.batches, busiest)
         return tuple(dict.fromkeys(found))
 
@@ -258,14 +276,35 @@ def _longest(axis: AcceptanceAxis, source: BatchSource) -> int:
     return min(limit for limit in (BEST_K_LIMIT, axis.max_k, source.max_k) if limit is not None)
 
 
+def _k_max(axis: AcceptanceAxis, k_max: int) -> int:
+    """The longest draft asked for, within what every law answers for."""
+    longest = int(require_count("k_max", k_max, 1, LONGEST_K))
+    if axis.max_k is not None and longest > axis.max_k:
+        raise InputError(
+            "k_max", f"must be at most {axis.max_k}, as far as the acceptance goes, got {longest}"
+        )
+    return longest
+
+
+def _refuse_large_grid(batches: IntArray, longest: int) -> None:
+    cells = int(batches[-1] - batches[0] + 1) * (longest + 1)
+    if cells > MAX_CELLS:
+        asked = (
+            f"every k to {longest} at every batch from {batches[0]:,} to {batches[-1]:,} is {cells:,} steps"
+        )
+        raise InputError("k_max", f"{asked}, more than {MAX_CELLS:,}; lower it or the largest batch")
+
+
 def _histogram(batches: Mapping[int, float] | npt.ArrayLike) -> tuple[IntArray, FloatArray]:
     """Batches in rising order and their weights."""
     if isinstance(batches, Mapping):
         given = require_count("batches", list(batches), 1, SCAN_LIMIT)
         weights = np.array(list(batches.values()), dtype=np.float64)
-        if not (np.isfinite(weights) & (weights >= 0)).all() or not weights.any():
+        if not ((weights >= 0) & (weights <= MAX_WEIGHT)).all() or not weights.any():
             told = ", ".join(f"{weight:g}" for weight in weights[:8])
-            raise InputError("batches", f"weights must be at least 0, and one above 0, got {told}")
+            raise InputError(
+                "batches", f"weights must be from 0 to {MAX_WEIGHT:g}, and one above 0, got {told}"
+            )
     else:
         given = np.unique(require_count("batches", batches, 1, SCAN_LIMIT))
         weights = np.ones(given.size)

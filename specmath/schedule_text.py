@@ -17,7 +17,7 @@ def load_sentence(rows: Sequence[PolicyRow], switch_cost: float) -> str:
     by_name = {row.policy: row for row in rows}
     static, tiers = by_name["static"], by_name["tiers"]
     parts = [row for row in rows if row.policy == "tier"]
-    held = _recommended(by_name)
+    held = recommended_policy(by_name)
     answer = (
         _without_tiers(static, tiers, parts, switch_cost)
         if held is static
@@ -31,7 +31,7 @@ def loads_sentence(loads: Sequence[Sequence[PolicyRow]], switch_cost: float) -> 
     """How often each answer is given, for more loads than a sentence can take one by one."""
     told = [load_sentence(rows, switch_cost) for rows in loads]
     words = {word: sum(one.startswith(word) for one in told) for word in _WORDS}
-    answers = [_recommended({row.policy: row for row in rows}) for rows in loads]
+    answers = [recommended_policy({row.policy: row for row in rows}) for rows in loads]
     kinds = {
         "do not speculate": sum(held.k == 0 for held in answers),
         "one k": sum(bool(held.k) for held in answers),
@@ -44,7 +44,7 @@ def loads_sentence(loads: Sequence[Sequence[PolicyRow]], switch_cost: float) -> 
     return f"{word_part} of {len(loads)} set-ups: {kind_part}"
 
 
-def _recommended(rows: Mapping[str, PolicyRow]) -> PolicyRow:
+def recommended_policy(rows: Mapping[str, PolicyRow]) -> PolicyRow:
     """Tiers where their gain shows, and where no end of the range makes them lose as visibly; else one k."""
     tiers = rows["tiers"]
     shows = tiers.gain > REPEAT_NOISE and not tiers.gain_low < -REPEAT_NOISE  # NaN where there is no range

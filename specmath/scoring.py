@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from specmath.checks import FloatArray, require_range
 from specmath.errors import InputError
+
+MAX_ANCHORS: Final = 64
+"""Most rows of a set-up that serve as anchors, lest pairs grow with the square of its rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +139,8 @@ def anchored_predictions(
 ) -> tuple[npt.NDArray[np.int64], FloatArray, FloatArray]:
     """What one measured row does for the others of its set-up: every ordered pair (anchor, row).
 
+    In a set-up of more than `MAX_ANCHORS` rows, that many spread evenly over it are the anchors.
+
     The anchor's measured over predicted value is the factor that the model missed; the row's prediction is
     multiplied by it. With R = E/S this is the factor on the step cost, as E is known in both rows.
 
@@ -146,15 +152,17 @@ def anchored_predictions(
     ([1, 0], [1.5, 1.333], [1.0, 1.0])
     """
     guess, truth = _same_length(predicted=predicted, measured=measured)
-    pairs = [
-        (row, guess[row] * truth[anchor] / guess[anchor], 1 / (len(members) - 1))
-        for members in _groups(setups)
-        for anchor in members
-        for row in members
-        if row != anchor
-    ]
-    rows, corrected, weights = zip(*pairs, strict=True) if pairs else ((), (), ())
-    return np.array(rows, dtype=np.int64), np.array(corrected), np.array(weights)
+    pairs = [_anchored_pairs(np.array(members)) for members in _groups(setups)]
+    anchors, rows = np.concatenate([np.zeros((2, 0), dtype=np.int64), *pairs], axis=1)
+    weights = 1 / np.bincount(rows, minlength=guess.size)[rows]
+    return rows, guess[rows] * truth[anchors] / guess[anchors], weights
+
+
+def _anchored_pairs(members: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Anchors and rows of one set-up, every anchor with every other row, as two lines of places."""
+    spread = np.linspace(0, members.size - 1, min(members.size, MAX_ANCHORS)).round().astype(np.int64)
+    pairs = np.stack([one.ravel() for one in np.meshgrid(members[spread], members, indexing="ij")])
+    return pairs[:, pairs[0] != pairs[1]]
 
 
 def left_out_line(k: npt.ArrayLike, step: npt.ArrayLike, series: Sequence[Hashable]) -> FloatArray:
@@ -168,12 +176,12 @@ def left_out_line(k: npt.ArrayLike, step: npt.ArrayLike, series: Sequence[Hashab
     """
     drafts, cost = _same_length(k=k, step=step)
     line = np.full(drafts.shape, np.nan)
-    for members in _groups(series):
-        for row in members:
-            others = [other for other in members if drafts[other] != drafts[row]]
-            if np.unique(drafts[others]).size >= 2:
-                slope, start = np.polyfit(drafts[others], cost[others], 1, w=1 / cost[others])
-                line[row] = start + slope * drafts[row]
+    for members in map(np.array, _groups(series)):
+        lengths = np.unique(drafts[members])
+        for length in lengths if lengths.size >= 3 else ():
+            others = members[drafts[members] != length]
+            slope, start = np.polyfit(drafts[others], cost[others], 1, w=1 / cost[others])
+            line[members[drafts[members] == length]] = start + slope * length
     return line
 
 

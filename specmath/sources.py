@@ -67,6 +67,10 @@ class StepTimeSource(Protocol):
         """Longest draft that the source answers for; None where any can be made."""
 
     @property
+    def match_rate(self) -> float:
+        """Share of steps in which a lookup draft finds a match; 1 for all other drafts."""
+
+    @property
     def assumptions(self) -> tuple[str, ...]:
         """What the step costs assume, the most important first."""
 
@@ -119,10 +123,6 @@ class BatchSource(StepTimeSource, Protocol):
     @property
     def ridge_tokens(self) -> float:
         """Tokens in a pass of the target at which bytes and FLOPs take equally long; NaN where not known."""
-
-    @property
-    def match_rate(self) -> float:
-        """Share of steps in which a lookup draft finds a match; 1 for all other drafts."""
 
     def critical_context(self, acceptance_length: npt.ArrayLike, k: npt.ArrayLike) -> FloatArray:
         """Context from which on no batch of chains is too large, in closed form; NaN where there is none."""

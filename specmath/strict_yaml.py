@@ -56,6 +56,11 @@ def read_yaml(path: Path) -> Fields:
     return Fields(root, where)
 
 
+def yaml_tree(text: str, where: str) -> Node:
+    """The tree of a YAML text: mappings, lists, and scalars as they were written."""
+    return _Composer(text, where).document()
+
+
 class Fields:
     """The keys of one mapping, each read with the type that the caller asks for.
 
@@ -253,8 +258,11 @@ class _Composer:
                 self._refuse(event, f"key {key!r} is given twice")
             if key == "<<":
                 self._refuse(event, "merge keys (<<) are not read; write the keys out")
-            self._compose(event, depth)  # a key has no anchor or tag either
-            nodes[key] = self._compose(self._next(), depth + 1)
+            if event.anchor is not None or event.tag is not None:
+                self._compose(event, depth)  # refuses it
+            value = self._next()
+            plain = type(value) is ScalarEvent and value.anchor is None and value.tag is None
+            nodes[key] = value if plain else self._compose(value, depth + 1)
         return nodes
 
     def _refuse(self, event: Any, problem: str) -> NoReturn:

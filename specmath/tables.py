@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from specmath.errors import AccessError, InputError
-from specmath.exporters.readable import derivation_of, notes_of
+from specmath.exporters.readable import blocks_of, derivation_of, notes_of
 from specmath.results import Result
 
 _EXPORTERS: Final = {
@@ -115,11 +115,13 @@ def chosen_format(path: str | Path, format: str | None = None) -> str:
 
 
 def notes(result: Result, explain: bool = False) -> list[str]:
-    """The lines that belong to a table: assumptions (three unless `explain`), warnings, derivation.
+    """The lines that belong to a table: what is to be pasted, assumptions (three unless `explain`), warnings,
+    derivation.
 
     CSV and LaTeX have no place for them; the other formats contain them.
     """
-    lines = [f"{note.kind}: {note.text}" for note in notes_of(result, explain)]
+    pasted = [f"{block.label}:\n{block.text}\n" for block in blocks_of(result)]
+    lines = pasted + [f"{note.kind}: {note.text}" for note in notes_of(result, explain)]
     return lines + [f"derivation: {step}" for step in derivation_of(result) if explain]
 
 

@@ -11,6 +11,8 @@ import numpy.typing as npt
 from specmath.checks import FloatArray, IntArray
 from specmath.sources import BatchSource, StepCost
 
+LARGEST_SCAN = 2**20
+"""Largest batch that a question may name: no engine runs a million sequences in a step."""
 SCAN_CELLS = 2_000_000
 """Cells (set-ups × batches) whose step costs are held at a time."""
 

@@ -83,7 +83,6 @@ def test_a_dtype_runs_at_its_own_rate_or_the_next_wider_one(
     [
         ("v100-sxm2-32gb", "bf16", "NVIDIA V100 SXM2 32GB has no bf16; use fp16 (`--dtype fp16`)"),
         ("t4", "bf16", "NVIDIA T4 has no bf16; use fp16 (`--dtype fp16`)"),
-        ("m4-max", "bf16", "Apple M4 Max (40-core GPU) has no bf16; use fp16 (`--dtype fp16`)"),
         ("tpu-v5e", "fp16", "Google TPU v5e has no fp16; use bf16 (`--dtype bf16`)"),
         ("gaudi3", "fp32", "Intel Gaudi 3 has no fp32; use bf16 (`--dtype bf16`)"),
     ],

@@ -24,6 +24,7 @@ from specmath.scoring import Score, score_predictions
 from specmath.setups import Prediction, predictions, profiled_of, roofline_of, textbook_speedup
 from specmath.sources import Ratios, StepTimeSource
 from specmath.strata import DIMENSIONS, evidence_for, evidence_of, stratified
+from specmath.verdicts import judgement
 
 PUBLIC = public_measurements()
 OLDER = [row for row in PUBLIC if row.collection == "older" and row.is_usable]
@@ -296,7 +297,7 @@ def test_a_stratum_of_one_source_is_marked(rerun: Rerun) -> None:
 def test_the_verdict_names_the_rivals_that_are_not_beaten(rerun: Rerun) -> None:
     table = accuracy_table(rerun)
     assert "ideal: median error 27%" in table.verdict
-    assert "not better than E/1.5, constant 1.6 on all three" in table.verdict
+    assert "not better than E/1.5 on all three" in table.verdict
     perfect = rerun_measurements(OLDER, predictor=lambda row: Prediction(speedup=row.speedup or 0))
     assert "better than each rival on all three" in accuracy_table(perfect).verdict
     assert accuracy_table(rerun_measurements([], predictor="ideal")).verdict.startswith("NOTHING TO SCORE")
@@ -388,3 +389,17 @@ def test_unknown_names_are_refused_by_the_library_too() -> None:
         rerun_measurements(predictor="mine")
     with pytest.raises(InputError, match="by: must be one of"):
         rerun_measurements(OLDER[:3]).scores("colour")
+
+
+def test_what_the_readme_says_of_slowdowns() -> None:
+    """How many rows called FASTER were slower, and what slowdowns were called."""
+    own = rerun_measurements()
+    slower = own.measured < 1
+    words = np.array([judgement(one.speedup, one.low, one.high) for one in own.predicted])
+    faster, unclear = words == "FASTER", words == "TOO CLOSE TO CALL"
+    counts = (slower.sum(), (slower & (own.speedups < 1)).sum(), faster.sum(), (faster & slower).sum())
+    told = (
+        "of {} measured it puts {} below 1. Its\nverdict does better: "
+        "of {} rows called FASTER {} were slower, and {} of the {} were called"
+    ).format(*counts, (unclear & slower).sum(), slower.sum())
+    assert told in (Path(__file__).parent.parent / "README.md").read_text()

@@ -386,3 +386,27 @@ def test_an_interrupt_is_said(call: Call, monkeypatch: pytest.MonkeyPatch) -> No
     assert (status, out) == (130, "")
     assert err.startswith("specmath: error: interrupted")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "option", ["--method", "--engine", "--measured", "--hardware", "--output", "--draft"]
+)
+def test_an_option_without_a_value_is_refused(
+    option: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["speedup", "--alpha", ".7", option, ""]) == 2
+    assert capsys.readouterr() == ("", f"specmath: error: {option}: a value is missing\n")
+
+
+def test_a_reader_of_the_output_path_may_leave_early(tmp_path: Path) -> None:
+    line = "speedup --alpha .7 --k 1:200 --batch 1:200:1 -f csv -o /dev/stdout"
+    with subprocess.Popen(
+        [sys.executable, "-m", "specmath", *line.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read().count(b"error") == 0
+        assert process.wait(60) == 0

@@ -186,3 +186,65 @@ def test_a_project_names_its_draft(call: Call, tmp_path: Path) -> None:
     assert document["inputs"]["method"] == "early-exit"
     _, document, _ = call("speedup --draft llama-3.2-1b")
     assert document["inputs"]["method"] == "draft-model"
+
+
+def test_a_draft_has_a_quantization_of_its_own(call: Call) -> None:
+    line = "speedup --alpha .7 --k 3 --context 2k --engine ideal --draft llama-3.2-1b"
+    _, plain, _ = call(f"{line} {TARGET}")
+    _, narrow, _ = call(f"{line} {TARGET} --draft-quantization int4")
+    _, document, _ = call(f"{line},quantization=int4 --draft llama-3.1-8b {TARGET}")
+    full, packed = plain["rows"][0], narrow["rows"][0]
+    assert packed["target_s"] == full["target_s"], "the target stays as it was"
+    assert packed["draft_cost"] < full["draft_cost"]
+    assert document["rows"][0]["speedup"] == packed["speedup"]
+    status, _, err = call(f"{line} {TARGET} --draft-quantization int5")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "--draft-quantization" in err
+
+
+def test_vllm_spreads_a_draft_model_as_its_target(call: Call) -> None:
+    line = "speedup --alpha .7 --k 3 --context 2k --target llama-3.1-70b --draft llama-3.2-1b --tp 4"
+    _, default, _ = call(f"{line} --engine vllm")
+    _, spread, _ = call(f"{line} --engine vllm --draft-tp 4")
+    _, single, _ = call(f"{line} --engine vllm --draft-tp 1")
+    _, other, _ = call(f"{line} --engine sglang")
+    assert default["rows"] == spread["rows"] != single["rows"]
+    said = "the draft runs on 1 of the 4 devices; --draft-tp spreads it"
+    assert said in other["assumptions"]
+    assert said not in default["assumptions"]
+
+
+def test_one_alpha_for_a_head_that_fades_is_warned_of(call: Call) -> None:
+    def codes(line: str) -> list[str]:
+        _, document, _ = call(f"{line} {TARGET} --context 2k")
+        return [advice["code"] for advice in document["warnings"]]
+
+    assert "constant-alpha" in codes("speedup --alpha .7 --k 5 --method eagle3")
+    assert "constant-alpha" in codes("schedule --alpha .7 --k-max 6 --method eagle3 --batches 1")
+    assert "constant-alpha" not in codes("speedup --alpha .2 --k 3 --method eagle3")
+    assert "constant-alpha" not in codes("speedup --rates .7/.6/.5/.4/.3 --k 5 --method eagle3")
+    assert "constant-alpha" not in codes("speedup --alpha .7 --k 5 --draft llama-3.2-1b")
+
+
+def test_a_context_of_zero_is_warned_of(call: Call) -> None:
+    line = f"speedup --alpha .7 {TARGET} --draft llama-3.2-1b"
+    _, empty, _ = call(line)
+    _, filled, _ = call(f"{line} --context 2k")
+    assert "no-context" in [advice["code"] for advice in empty["warnings"]]
+    assert "no-context" not in [advice["code"] for advice in filled["warnings"]]
+
+
+def test_a_checkpoint_whose_file_hides_its_format_is_warned_of(call: Call) -> None:
+    line = "speedup --alpha .7 --target gpt-oss-120b --method eagle3 --context 2k"
+    _, document, _ = call(line)
+    assert "released-format" in [advice["code"] for advice in document["warnings"]]
+    _, document, _ = call(f"{line} --quantization mxfp4")
+    assert "released-format" not in [advice["code"] for advice in document["warnings"]]
+
+
+def test_without_a_draft_token_the_range_is_a_point(call: Call) -> None:
+    _, document, _ = call(
+        f"speedup --alpha .7 --k 0 {TARGET} --draft llama-3.2-1b --context 2k --engine vllm"
+    )
+    row = document["rows"][0]
+    assert (row["speedup"], row["speedup_low"], row["speedup_high"]) == (1.0, 1.0, 1.0)

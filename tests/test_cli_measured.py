@@ -136,7 +136,7 @@ def test_a_faulty_file_is_the_world_s_fault(capsys: pytest.CaptureFixture[str], 
     path = tmp_path / "runs.csv"
     path.write_text("k,batch,speedup\n3,8,-1\n", encoding="utf-8")
     status, err = refused(capsys, QUESTION, "--measured", str(path))
-    assert (status, "runs.csv line 2: speedup: must be above 0" in err) == (1, True), err
+    assert (status, "runs.csv: line 2: speedup: must be above 0" in err) == (1, True), err
     status, err = refused(capsys, QUESTION, "--measured", "nosuch.csv")
     assert (status, "no such file" in err) == (1, True)
 

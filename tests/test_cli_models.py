@@ -98,7 +98,7 @@ def test_memory_bounds_the_batch_of_both_arms(call: Call) -> None:
     assert codes(document) == ["batch-does-not-fit"]
     assert any("speculation with k = 4" in advice["text"] for advice in document["warnings"])
     _, document, _ = call("speedup --alpha .7 --target llama-3.1-70b --draft llama-3.2-1b --engine ideal")
-    assert codes(document) == ["weights-do-not-fit"]
+    assert codes(document) == ["weights-do-not-fit", "no-context"]
 
 
 def test_crossover_of_a_mixture_of_experts_is_an_interval(call: Call) -> None:
@@ -149,7 +149,7 @@ def test_show_model_lists_filters_and_takes_one_apart(call: Call) -> None:
 
 
 def test_show_pass_adds_up_to_the_plain_step_of_speedup(call: Call) -> None:
-    _, document, _ = call("show pass --target llama-3.1-70b --tp 4 --batch 32 --context 8k")
+    _, document, _ = call("show pass --target llama-3.1-70b --tp 4 --batch 32 --context 8k --engine ideal")
     rows = {row["component"]: row for row in document["rows"]}
     parts = [row for name, row in rows.items() if name != "total"]
     assert set(rows) == {"dense", "attention, full", "communication", "total"}
@@ -227,7 +227,7 @@ def test_a_fault_is_one_line_that_names_what_and_where(
 def test_what_does_not_fit_together_is_warned_of(call: Call, options: str, code: str) -> None:
     _, document, _ = call(f"speedup --alpha .7 {options}")
     assert code in codes(document)
-    _, document, _ = call(f"speedup --alpha .7 {PAIR}")
+    _, document, _ = call(f"speedup --alpha .7 {PAIR} --context 1k")
     assert codes(document) == []
 
 

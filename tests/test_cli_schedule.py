@@ -13,7 +13,6 @@ import pytest
 
 from specmath.batch_files import read_batches
 from specmath.cli import run
-from specmath.errors import AccessError, DataError
 
 Call = Callable[..., tuple[int, str, str]]
 PAIR = "--alpha 0.7"
@@ -95,16 +94,17 @@ def test_samples_of_a_gauge_add_up(tmp_path: Path) -> None:
         pytest.param("batch,weight\n", "holds no batch", id="header alone"),
         pytest.param("batch\n0\n0\n", "holds no batch", id="idle throughout"),
         pytest.param("batch,weight\n4,0\n", "holds no batch", id="weight 0"),
-        pytest.param("b,weight\n4,1\n", "line 2: column batch is missing", id="no batch"),
-        pytest.param("batch,weight\n4\n", "line 2: has 1 cells, the header 2", id="short line"),
-        pytest.param("batch,batch\n4,4\n", "a column stands twice", id="twice"),
-        pytest.param("batch,weight\nx,1\n", "line 2: batch: must be a number", id="no number"),
-        pytest.param("batch,weight\nnan,1\n", "line 2: batch: must be a number", id="NaN"),
+        pytest.param("b,weight\n4,1\n", "line 2: batch: is missing", id="no batch"),
+        pytest.param("batch,weight\n,1\n", "line 2: batch: is missing", id="empty cell"),
+        pytest.param("batch,batch\n4,4\n", "line 1: column 'batch' stands twice", id="twice"),
+        pytest.param("batch,weight\nx,1\n", "line 2: batch: must be a whole number", id="no number"),
+        pytest.param("batch,weight\nnan,1\n", "line 2: batch: must be a whole number", id="NaN"),
         pytest.param("batch,weight\n4,inf\n", "line 2: weight: must be a number", id="infinite"),
         pytest.param("batch,weight\n4,-1\n", "line 2: weight: must be a number", id="negative"),
         pytest.param("batch,weight\n4.5,1\n", "line 2: batch: must be a whole number", id="half"),
-        pytest.param("batch,weight\n1e9,1\n", "line 2: batch: must be a number from 0 to 65536", id="large"),
-        pytest.param('batch,weight\n"4,1\n', "line 2: unexpected end of data", id="open quote"),
+        pytest.param(
+            "batch,weight\n1e9,1\n", "line 2: batch: must be a whole number from 0 to 65536", id="large"
+        ),
     ],
 )
 def test_hostile_csv_ends_in_one_line(call: Call, tmp_path: Path, content: str, problem: str) -> None:
@@ -118,48 +118,6 @@ def test_hostile_csv_ends_in_one_line(call: Call, tmp_path: Path, content: str, 
 
 
 @pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        pytest.param("[1]", "must be a JSON object, got [1]", id="list"),
-        pytest.param("{", "is no JSON object", id="no JSON"),
-        pytest.param('{"batch": true}', "batch: must be a number", id="truth"),
-        pytest.param('{"batch": null}', "batch: must be a number", id="null"),
-        pytest.param('{"batch": [4]}', "batch: must be a number", id="a list"),
-        pytest.param('{"batch": NaN}', "batch: must be a number", id="NaN"),
-        pytest.param('{"batch": ' + "9" * 5000 + "}", "is no JSON object", id="thousands of digits"),
-        pytest.param("[" * 100_000, "is nested too deeply", id="deep"),
-    ],
-)
-def test_hostile_jsonl_ends_in_one_line(tmp_path: Path, content: str, problem: str) -> None:
-    file = tmp_path / "load.jsonl"
-    file.write_text(content)
-    with pytest.raises(DataError) as fault:
-        read_batches(file)
-    assert problem in str(fault.value)
-    assert "line 1: " in str(fault.value)
-    assert "\n" not in str(fault.value)
-    assert len(str(fault.value)) < 400
-
-
-def test_files_that_are_none(tmp_path: Path) -> None:
-    binary = tmp_path / "load.csv"
-    binary.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match="is no UTF-8 text"):
-        read_batches(binary)
-    for place in (tmp_path, tmp_path / "none.csv", Path("a\0.csv"), Path("/dev/zero")):
-        with pytest.raises(AccessError, match="name a CSV or JSONL file"):
-            read_batches(place)
-
-
-def test_a_huge_file_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specmath.batch_files.MAX_BYTES", 100)
-    file = tmp_path / "load.csv"
-    file.write_text("batch\n" + "4\n" * 100)
-    with pytest.raises(DataError, match="is larger than"):
-        read_batches(file)
-
-
-@pytest.mark.parametrize(
     ("line", "problem"),
     [
         pytest.param(
@@ -167,7 +125,9 @@ def test_a_huge_file_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.
         ),
         pytest.param("--alpha .7 --batches 1=.2,1=.3", "--batches: '1' is given twice", id="twice"),
         pytest.param("--alpha .7 --batches 1=.2,1.0=.3", "--batches: 1 is given twice", id="twice, spelled"),
-        pytest.param("--alpha .7 --batches 1=-2", "--batches: weights must be at least 0", id="negative"),
+        pytest.param(
+            "--alpha .7 --batches 1=-2", "--batches: weights must be from 0 to 1e+15", id="negative"
+        ),
         pytest.param("--alpha .7 --batches 1=x", "--batches: ", id="no weight"),
         pytest.param("--alpha .7 --batches x", "--batches: ", id="no batch"),
         pytest.param("--alpha .7 --batches 0", "--batches: must be a whole number from 1", id="zero"),
@@ -177,7 +137,9 @@ def test_a_huge_file_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.
         pytest.param("--alpha .7 --zero-tier-cost -1", "--zero-tier-cost: must be between", id="price"),
         pytest.param("--alpha .7 --weights-are tokens", "--weights-are: must be time or steps", id="weights"),
         pytest.param("--acceptance-length 2.5", "--k: is missing: --acceptance-length needs", id="no k"),
-        pytest.param("--rates .8/.7 --k-max 3", "--k: must be at most 2, got 3", id="beyond the rates"),
+        pytest.param(
+            "--rates .8/.7 --k-max 3", "--k-max: must be at most 2, as far as", id="beyond the rates"
+        ),
     ],
 )
 def test_a_wrong_line_is_told_in_one(call: Call, line: str, problem: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from specmath.acceptance import ConstantAcceptance, expected_tokens
 from specmath.catalogue import load_hardware
 from specmath.comparisons import Contender, DrafterComparison, compare_drafters
+from specmath.crossovers import find_crossovers
 from specmath.drafters.base import Drafter
 from specmath.drafters.draft_model import DraftModel
 from specmath.drafters.eagle3 import Eagle3
@@ -19,12 +20,14 @@ from specmath.drafters.early_exit import EarlyExit
 from specmath.drafters.lookup import Lookup
 from specmath.errors import InputError
 from specmath.execution import Layout
+from specmath.flips import flip_points
 from specmath.forecast import forecast_speedup
 from specmath.laws import AcceptanceLaw
 from specmath.mixtures import LookupAcceptance
 from specmath.model_catalogue import load_model
 from specmath.model_counts import counts_model
 from specmath.roofline_source import Roofline
+from specmath.schedule import plan_schedule
 
 LLAMA = load_model("llama-3.1-8b")
 SMALL = DraftModel(load_model("llama-3.2-1b"))
@@ -105,6 +108,27 @@ def test_a_draft_spread_over_devices_keeps_its_share() -> None:
     assert row["draft_memory_bytes"] == 1_235_814_400 + 2 * 4100 * 32_768 / 2
 
 
+def test_a_draft_of_each_data_parallel_group_keeps_its_own_sequences() -> None:
+    """Two groups of 33 sequences at most, 4100 tokens of 32,768 bytes each."""
+    (row,) = rows_of(compared(contender(SMALL, 0.7, 3, layout=Layout(dp=2)), batch=65))
+    assert row["draft_memory_bytes"] == 2 * 1_235_814_400 + 33 * 4100 * 32_768
+
+
+def test_throughput_is_that_of_a_batch_that_engines_run() -> None:
+    """Without a context hundreds of thousands of sequences fit; 1024 are run."""
+    pair = contender(SMALL, 0.7, 3)
+    table = compared(pair, context=0)
+    (row,) = rows_of(table)
+    assert row["max_batch"] > 400_000
+    cost = pair.roofline.step_cost(3, 1024, 0)
+    assert row["plain_tokens_per_s"] == pytest.approx(1024 / float(cost.plain_s), rel=1e-12)
+    step_s = float(cost.plain_s * cost.in_plain_steps)
+    assert row["speculative_tokens_per_s"] == pytest.approx(
+        float(expected_tokens(0.7, 3)) * 1024 / step_s, rel=1e-12
+    )
+    assert any("at most 1,024 sequences" in sentence for sentence in table.assumptions)
+
+
 def test_where_nothing_fits_there_is_no_throughput() -> None:
     big = load_model("llama-3.1-70b")
     pair = Contender(
@@ -135,8 +159,8 @@ def test_where_nothing_fits_there_is_no_throughput() -> None:
         pytest.param(
             [contender(EAGLE3, 0.7, 3), contender(EAGLE3, 0.7, 4)],
             1,
-            "TOO CLOSE TO CALL between eagle3-llama-3.1-8b k=3 and eagle3-llama-3.1-8b k=4: ",
-            id="within the repeat noise, k in the names",
+            "eagle3-llama-3.1-8b k=4 IS FASTEST: eagle3-llama-3.1-8b k=4 2.",
+            id="one drafter at several k: its best",
         ),
         pytest.param(
             [contender(EAGLE3, 0.7, 3), contender(EAGLE3, 0.2, 3)],
@@ -213,13 +237,22 @@ def test_it_says_what_all_share_and_which_law_fits() -> None:
     assert any(line.startswith("llama-3.2-1b: S = E / R") for line in table.derivation)
 
 
-def test_a_law_that_cannot_describe_its_drafter_is_told() -> None:
+def test_a_law_that_cannot_describe_its_drafter_is_refused() -> None:
     lookup = Roofline(accelerator=PART, target=LLAMA, drafter=Lookup(0.4))
     model = Roofline(accelerator=PART, target=LLAMA, drafter=SMALL)
     mixed, plain = LookupAcceptance(0.4, ConstantAcceptance(0.9)), ConstantAcceptance(0.9)
-    for pair, law, wrong in ((lookup, plain, 1), (lookup, mixed, 0), (model, mixed, 1), (model, plain, 0)):
-        table = compared(Contender(roofline=pair, acceptance=law, k=3))
-        assert [advice.code for advice in table.warnings].count("law-does-not-fit") == wrong
+    for pair, law in ((lookup, mixed), (model, plain)):
+        assert len(compared(Contender(roofline=pair, acceptance=law, k=3))) == 1
+    for pair, law in ((lookup, plain), (model, mixed)):
+        with pytest.raises(InputError, match=r"match_rate: is .* in the acceptance .* in the step costs"):
+            compared(Contender(roofline=pair, acceptance=law, k=3))
+        for ask in (find_crossovers, flip_points):
+            with pytest.raises(InputError, match="match_rate: "):
+                ask(law, 3, source=pair)
+        with pytest.raises(InputError, match="match_rate: "):
+            forecast_speedup(law, 3, cases=[pair])
+        with pytest.raises(InputError, match="match_rate: "):
+            plan_schedule(law, source=pair, batches=[1])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -160,6 +161,74 @@ def test_a_lookup_pays_the_host_per_proposed_token() -> None:
     assert float(cost.draft_cost * cost.draft_passes) == pytest.approx(6 * 0.01 / 1.064, rel=1e-12)
 
 
+def test_each_data_parallel_group_drafts_for_its_own_sequences() -> None:
+    """Qwen3-30B-A3B with a 0.6B draft on 8 devices, 8k, 64 sequences: a device drafts for 8 of them.
+
+    Its weights and 8 · 8193 tokens of 114,688 bytes; on one device alone that would be 64 · 8193.
+    """
+    draft = load_model("qwen3-0.6b")
+    spread = Roofline(
+        accelerator=H100, target=SPARSE_30B, drafter=DraftModel(draft), layout=Layout(dp=8, ep=8)
+    )
+    alone = Roofline(
+        accelerator=H100, target=SPARSE_30B, drafter=DraftModel(draft, Layout()), layout=Layout(dp=8, ep=8)
+    )
+    held = [8 * 8193 * 114_688, 64 * 8193 * 114_688]
+    for pair, cache in zip((spread, alone), held, strict=True):
+        cost = pair.step_cost(3, 64, 8192)
+        expected = (draft.read_params * 2 + cache) / H100.memory_bytes_per_s
+        assert float(cost.draft_cost * cost.plain_s) == pytest.approx(expected, rel=1e-4)
+    most = [float(pair.max_batches(3, 8192)[1]) for pair in (spread, alone)]
+    assert most[0] > 3 * most[1]
+
+
+HOST = HostTimes(speculative_step_s=0.3, speculative_sequence_s=0.1, lookup_token_s=0.01)
+
+
+@pytest.mark.parametrize(("batch", "ranked"), [(1, 1), (4, 1), (5, 2), (64, 16)])
+def test_the_host_of_a_rank_sees_its_own_sequences(batch: int, ranked: int) -> None:
+    """4 groups: o_sd = .3 + .1 a sequence of the busiest, and half propose 3 tokens of 10 ms each."""
+    pair = source(Lookup(0.5), host=HOST, layout=Layout(dp=4), link_bytes_per_s=1e9)
+    cost = pair.step_cost(3, batch, 0)
+    assert float(cost.overhead * cost.plain_s) == pytest.approx(0.3 + 0.1 * ranked, rel=1e-12)
+    looked_up = float(cost.draft_cost * cost.draft_passes * cost.plain_s)
+    assert looked_up == pytest.approx(0.5 * ranked * 3 * 0.01, rel=1e-12)
+
+
+def test_a_lookup_is_alone_where_each_rank_has_one_sequence() -> None:
+    """Up to 8 sequences on 8 ranks a step is matched or plain, half of the time each; 9 share passes."""
+    pair = roofline_cases(H100, SPARSE_30B, Lookup(0.5), layout=Layout(dp=8, ep=8))[0]
+    run = pair.target_pass()
+    for batch in (1, 8, 9):
+        plain, matched, shared = (float(np.asarray(run.time(batch, q, 0))) for q in (1, 5, 3))
+        alone = (plain + matched) / 2
+        assert shared != pytest.approx(alone, rel=1e-3)
+        cost = pair.step_cost(4, batch, 0)
+        expected = shared if batch > 8 else alone
+        assert float(cost.verify_cost * cost.plain_s) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_error_of_the_mean_width_is_what_the_lookup_says() -> None:
+    """Over the number of matched sequences of a batch, binomial with h, for k 8 and the worst h and batch."""
+
+    def too_long(target: str, h: float, batch: int) -> float:
+        tp = 2 if target == "mixtral-8x7b" else 1
+        run = roofline_cases(H100, load_model(target), Lookup(h), layout=Layout(tp=tp))[0].target_pass()
+        chance = [math.comb(batch, n) * h**n * (1 - h) ** (batch - n) for n in range(batch + 1)]
+        widths = 1 + 8 * np.arange(batch + 1) / batch
+        mean = float(chance @ np.asarray(run.time(batch, widths, 0)))
+        return float(np.asarray(run.time(batch, 1 + 8 * h, 0))) / mean - 1
+
+    assert too_long("qwen3-30b-a3b", 0.3, 2) == pytest.approx(0.094, abs=0.001)
+    assert too_long("mixtral-8x7b", 0.2, 2) == pytest.approx(0.235, abs=0.001)
+    assert too_long("llama-3.1-8b", 0.5, 64) == pytest.approx(-0.0124, abs=0.0005)
+    (said,) = Lookup(0.3).assumptions
+    assert "1.3 % for dense models" in said
+    assert "up to 9 % for 8 of 128 experts, 24 % for 2 of 8" in said
+    assert Lookup(1.0).assumptions == ()
+    assert said in roofline_cases(H100, LLAMA_8B, Lookup(0.3))[0].assumptions
+
+
 def test_nothing_drafted_takes_no_pass() -> None:
     for drafter in (Eagle(head("eagle")), DFlash(head("dflash", one_pass=True)), Lookup(0.5)):
         cost = source(drafter).step_cost(0, 2, 10)
@@ -257,7 +326,9 @@ def test_heads_run_on_the_ranks_of_their_target_and_models_on_one() -> None:
     layout = Layout(tp=4, dp=2, pp=2)
     assert Eagle(head("eagle")).layout_under(layout) == Layout(tp=4, dp=2)
     assert Eagle(head("eagle"), Layout(tp=2)).layout_under(layout) == Layout(tp=2)
-    assert DraftModel(TARGET).layout_under(layout) == Layout()
+    assert DraftModel(TARGET).layout_under(layout) == Layout(dp=2)
+    assert DraftModel(TARGET).layout_under(Layout(tp=4)) == Layout()
+    assert DraftModel(TARGET, Layout(tp=2)).layout_under(layout) == Layout(tp=2)
     assert EarlyExit(TARGET, 2).layout_under(layout) == Layout(tp=4, dp=2)
 
 

@@ -134,13 +134,30 @@ def test_captured_kernels_leave_gaps() -> None:
 
 @pytest.mark.parametrize(
     ("batch", "expected"),
-    [(1, 16.0), (320, 16.0), (400, 20.0)],
+    [(1, 16.0), (240, 16.0), (400, 24.0)],
     ids=["bound by the host", "equal", "bound by the device"],
 )
 def test_an_eager_pass_waits_for_the_host_or_hides_it(batch: int, expected: float) -> None:
-    # 8 launches of 2 s against 0.05 s per token; no gaps.
+    # 8 launches of 2 s against 0.05 s per token and 8 small kernels of 0.5 s.
     kernels: dict[str, Any] = {"kernels_per_layer": 4, "kernel_launch_s": 2.0, "kernel_gap_s": 0.5}
     assert seconds(batch, 1, graph_sizes=(), **kernels) == pytest.approx(expected, rel=1e-15)
+
+
+def test_a_host_launches_products_that_are_told_apart_from_the_small_kernels() -> None:
+    # 2 layers with an MLP of 2 products: 8 + 4 launches of 2 s; the products alone add 0.3 s to the device.
+    kernels: dict[str, Any] = {"kernels_per_layer": 4, "kernel_launch_s": 2.0}
+    assert seconds(1, 1, graph_sizes=(), **kernels) == 16
+    assert seconds(1, 1, graph_sizes=(), product_latency_s=0.075, **kernels) == 24
+    assert seconds(600, 1, graph_sizes=(), product_latency_s=0.075, **kernels) == pytest.approx(30.3)
+
+
+@pytest.mark.parametrize("launch_s", [0.0, 1.0])
+def test_leaving_the_graphs_makes_no_pass_cheaper(launch_s: float) -> None:
+    # 16 tokens: 0.8 s and 8 small kernels of 0.5 s; the 17th takes its own 0.05 s, or waits for 8 launches.
+    kernels: dict[str, Any] = {"kernels_per_layer": 4, "kernel_gap_s": 0.5, "kernel_launch_s": launch_s}
+    inside, outside = (seconds(tokens, 1, graph_sizes=(16,), **kernels) for tokens in (16, 17))
+    assert inside == pytest.approx(4.8, rel=1e-14)
+    assert outside == pytest.approx(max(4.85, 8 * launch_s), rel=1e-14)
 
 
 STAIRS = [

@@ -25,6 +25,20 @@ def test_the_table_is_the_sum_over_experts(tokens: int) -> None:
     )
 
 
+@pytest.mark.parametrize(("experts", "top_k"), [(8, 2), (128, 1), (128, 8), (512, 10)])
+@pytest.mark.parametrize("skew", [0.05, 0.3, 0.6, 0.9, 1.5, 2.5, 4.0])
+def test_the_table_is_as_near_as_it_says_at_every_skew(experts: int, top_k: int, skew: float) -> None:
+    tokens = np.geomspace(1, 1e7, 1511)
+    missed = (1 - expert_popularity(experts, top_k, skew)) ** tokens[:, None]
+    error = touched_experts(experts, top_k, tokens, skew) / (1 - missed).sum(axis=1) - 1
+    assert np.abs(error).max() < 5e-5
+
+
+def test_more_tokens_than_the_table_has_count_as_its_last() -> None:
+    last, beyond = touched_experts(512, 10, np.array([1e7, 1e9]), 4.0)
+    assert last == beyond < 512
+
+
 def test_no_skew_is_even_routing_exactly() -> None:
     tokens = np.array([1.0, 3.0, 17.5, 400.0])
     even = np.asarray(expected_experts(128, 8, tokens))

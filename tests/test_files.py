@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from specmath.errors import AccessError
+from specmath.errors import AccessError, shown_path
 from specmath.files import atomic_write
 
 
@@ -157,7 +157,7 @@ def refusal(path: Path | str) -> str:
     with pytest.raises(AccessError) as caught:
         put(path)
     message = str(caught.value)
-    assert caught.value.where == str(path)
+    assert caught.value.where == shown_path(path)
     assert "\n" not in message
     return message
 
@@ -204,7 +204,7 @@ def test_disk_that_fills_up_half_way_leaves_the_old_file(tmp_path: Path) -> None
     path.write_bytes(b"old")
     script = f"""
 import resource, signal
-from specmath.errors import AccessError
+from specmath.errors import AccessError, shown_path
 from specmath.files import atomic_write
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))

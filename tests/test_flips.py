@@ -20,8 +20,11 @@ from specmath.breakevens import breakeven_alpha
 from specmath.catalogue import load_hardware
 from specmath.crossovers import find_crossovers
 from specmath.drafters.draft_model import DraftModel
+from specmath.drafters.early_exit import EarlyExit
 from specmath.drafters.lookup import Lookup
+from specmath.estimation import alpha_from_acceptance_length
 from specmath.execution import Layout
+from specmath.flip_inputs import flip_inputs
 from specmath.flips import Flip, flip_lines, flip_points, nearest_flips, set_up_flips
 from specmath.forecast import forecast_speedup
 from specmath.laws import AcceptanceLaw
@@ -30,6 +33,8 @@ from specmath.mixtures import ContextAcceptance, LookupAcceptance
 from specmath.model import ModelShape
 from specmath.model_catalogue import load_model
 from specmath.model_counts import model_from_counts
+from specmath.profile_catalogue import load_profile
+from specmath.profiled_source import Profiled, forecast_cases
 from specmath.roofline_source import Roofline
 from specmath.sources import BatchSource
 from specmath.tables import write
@@ -352,6 +357,37 @@ def test_the_hardware_inside_a_measured_source_is_moved_and_the_correction_kept(
     moved = replace(measured, source=replace(DENSE, accelerator=part))
     assert not speedup(law, 4, measured, 80, 4000.0) > 1
     assert speedup(law, 4, moved, 80, 4000.0) > 1
+
+
+def test_the_width_of_a_target_that_drafts_for_itself_moves_in_both_roles() -> None:
+    source = Roofline(
+        accelerator=H100, target=load_model("llama-3.1-8b"), drafter=EarlyExit(load_model("llama-3.1-8b"), 8)
+    )
+    law = ConstantAcceptance(0.7)
+    flip = by_name(set_up_flips(law, 3, source, 64, 1000.0))["target_bytes_per_param"]
+    now = speedup(law, 3, source, 64, 1000.0) > 1
+    assert flip.nearest is not None
+    target = widened(source.target, flip.nearest / flip.value)
+    moved = replace(source, target=target, drafter=EarlyExit(target, 8))
+    assert (speedup(law, 3, moved, 64, 1000.0) > 1) is not now
+
+
+def test_a_slower_link_has_the_latency_of_a_bus() -> None:
+    """A profile's collectives take 3.75 times as long from a link below 100 GB/s on, as --link has it."""
+    profile, target, draft = load_profile("typical"), load_model("llama-3.1-70b"), load_model("llama-3.2-1b")
+
+    def forecast(link: float | None) -> Profiled:
+        drafter = DraftModel(draft)
+        return forecast_cases(profile, H100, target, drafter, layout=Layout(tp=4), link_bytes_per_s=link)[0]
+
+    slow, kept = 60e9, forecast(None)
+    bus = float(forecast(slow).step_cost(3, 16, 1000.0).in_plain_steps)
+    wrong = replace(kept, typical=replace(kept.typical, link_bytes_per_s=slow))
+    fabric = float(wrong.step_cost(3, 16, 1000.0).in_plain_steps)
+    # The acceptance lies between what the step takes with one latency and with the other.
+    law = ConstantAcceptance(float(np.asarray(alpha_from_acceptance_length((bus + fabric) / 2, 3))))
+    moved = {one.name: one for one in flip_inputs(law, 3, kept, 16, 1000.0, 512)}["link_bytes_per_s"]
+    assert bool(moved.wins(np.array([slow]))[0]) is (bus < fabric)
 
 
 def test_the_table_holds_every_set_up_with_its_ranks() -> None:

@@ -29,11 +29,14 @@ def test_every_engine_is_told_both_arms_and_the_way_back(engine: str) -> None:
 
 
 def test_vllm_gets_a_config_that_is_json_and_names_shell_safe() -> None:
-    text = next_measurement("vllm@0.32", k=3, batch=8, target="my models/T", draft="it's D", method="eagle3")
+    text = next_measurement(
+        "vllm@0.32", k=3, batch=8, target="my models/T", draft="it's D", method="eagle3", tp=4
+    )
     off, on, _ = text.splitlines()
     assert "--max-concurrency 8 --num-prompts 32" in off
+    served = shlex.split(off.partition(", then")[0])
+    assert served[served.index("serve") + 1 :] == ["my models/T", "--tensor-parallel-size", "4"]
     words = shlex.split(on.partition(", then")[0])
-    assert words[words.index("serve") + 1] == "my models/T"
     config = json.loads(words[words.index("--speculative-config") + 1])
     assert config == {"method": "eagle3", "model": "it's D", "num_speculative_tokens": 3}
 
@@ -53,7 +56,10 @@ def test_methods_are_called_as_the_engine_calls_them(method: str, vllm: str, sgl
     assert f"--speculative-algorithm {sglang} " in text
     assert "--speculative-num-steps 3 " in text
     assert "--speculative-num-draft-tokens 4" in text
-    assert "draft-model-path" not in text, "no draft was named"
+    runs_a_draft = method not in ("mtp", "ngram")
+    assert ("--speculative-draft-model-path DRAFT " in text) == runs_a_draft, (
+        "a place holder where none is named"
+    )
 
 
 def test_the_undecided_batch_is_the_one_measured() -> None:

@@ -142,6 +142,16 @@ def test_layouts_of_target_and_draft() -> None:
     assert split.max_batch_speculative(0, 9) == 8
 
 
+def test_a_draft_of_each_group_holds_its_own_sequences() -> None:
+    # Three groups, k = 0: (1000 − 40) / (10 · (20 + 4)) = 4 on a device of each. One draft for all three
+    # groups holds 3 sequences for each of a group's: (1000 − 40) / (10 · (20 + 3 · 4)) = 3.
+    each, shared = (
+        residents(1000, draft=DRAFT, layout=Layout(dp=3), draft_layout=Layout(dp=dp)) for dp in (3, 1)
+    )
+    assert each.max_batch_speculative(0, 9) == 4 * 3
+    assert shared.max_batch_speculative(0, 9) == 3 * 3
+
+
 def test_arrays_of_k_and_context() -> None:
     both = residents(1000, draft=DRAFT)
     grid = np.asarray(both.max_batch_speculative(np.arange(4)[:, None], np.array([0, 6, 99])))

@@ -189,6 +189,28 @@ def test_module_names(patterns: list[object], path: str, layer: int | None, cove
     assert ModuleNames(patterns).covers(path, layer) is covered
 
 
+def test_mlx_counts_the_known_size_of_a_four_bit_checkpoint() -> None:
+    """Matrices and the table: 4 bits, a 16-bit scale and bias per 64. The published file has 4.52 GB."""
+    config = catalogue_entry("llama-3.1-8b") | {"quantization": {"group_size": 64, "bits": 4}}
+    model = read_config(json.dumps(config), "config.json")
+    norms = 65 * 4096 * 2
+    assert model.weight_bytes == (model.total_params - 65 * 4096) * (4 + 32 / 64) / 8 + norms
+    assert model.weight_bytes == pytest.approx(4.52e9, rel=1e-3)
+
+
+def test_mlx_rules_by_module_and_other_modes() -> None:
+    block: Config = {"bits": 4, "group_size": 64, "model.embed_tokens": False, "lm_head": {"bits": 8}}
+    model = read_config(json.dumps(catalogue_entry("llama-3.1-8b") | {"quantization": block}), "config.json")
+    table = 128_256 * 4096
+    layers = model.total_params - 2 * table - 65 * 4096
+    assert model.weight_bytes == layers * 0.5625 + table * 2 + table * (8 + 32 / 64) / 8 + 65 * 4096 * 2
+    mx = catalogue_entry("llama-3.1-8b") | {"quantization": {"mode": "mxfp4", "bits": 4, "group_size": 32}}
+    assert read_config(json.dumps(mx), "config.json").weight_bytes < model.weight_bytes
+    mx["quantization"]["mode"] = "no-such-mode"
+    with pytest.raises(DataError, match="no-such-mode"):
+        read_config(json.dumps(mx), "config.json")
+
+
 def test_seven_hundred_names() -> None:
     """GLM-5-FP8 excludes modules one by one, in any order; half the layers' attention here."""
     names = [f"model.layers.{layer}.self_attn.{part}_proj" for layer in range(16) for part in "qkvo"]

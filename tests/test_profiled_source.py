@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -127,6 +128,48 @@ def test_constants_that_are_skipped_would_not_have_moved_anything(engine: str) -
         other = source.typical.with_constants(*source.profile.on(H100, swing=swing))
         moved += not math.isclose(float(other.step_cost(3, 1, 1000).in_plain_steps), step, rel_tol=1e-12)
     assert moved <= len(counted)
+
+
+COUNTS = counts_model("70B", 70e9)
+PAIRS: dict[str, tuple[ModelShape, str, str | None, Layout, tuple[int, ...] | None]] = {
+    "dense": (LLAMA, "eagle3", None, ONE_DEVICE, None),
+    "dense, out of its graphs": (LLAMA, "eagle3", None, ONE_DEVICE, (1,)),
+    "a draft of a target known by counts": (COUNTS, "draft-model", "llama-3.2-1b", ONE_DEVICE, None),
+    "a sparse draft of a dense target": (LLAMA, "draft-model", "qwen3-30b-a3b", ONE_DEVICE, None),
+    "a dense draft of a recurrent target": (
+        replace(load_model("qwen3-next-80b-a3b"), attention=()),
+        "draft-model",
+        "qwen3-0.6b",
+        Layout(tp=4),
+        None,
+    ),
+    "latent and narrow": (
+        load_model("deepseek-v3").with_quantization("fp8"),
+        "mtp",
+        None,
+        Layout(tp=8),
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+def test_a_constant_that_moves_any_of_the_models_is_swung(
+    pair: tuple[ModelShape, str, str | None, Layout, tuple[int, ...] | None],
+) -> None:
+    """Every swing that is left out leaves the step alone, in the target and in the draft."""
+    target, method, draft, layout, sizes = pair
+    drafter = drafter_of(target, None if draft is None else load_model(draft), method=method)
+    profile = load_profile("typical", H100)
+    source = forecast_cases(profile, H100, target, drafter, layout=layout, graph_sizes=sizes)[0]
+    context = 0 if target.counts_only else 1000
+    swung = [(one.efficiency, one.host) for ends in source._swung for one in ends]
+    step = float(source.step_cost(3, 4, context).in_plain_steps)
+    for swing in profile.swings():
+        moved = profile.on(H100, graph_sizes=sizes, swing=swing)
+        if moved not in swung:
+            other = source.typical.with_constants(*moved).step_cost(3, 4, context).in_plain_steps
+            assert float(other) == pytest.approx(step, rel=1e-12), swing
 
 
 # ---- how it is told

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from specmath.catalogue import load_hardware
+from specmath.drafters.methods import derived_head, drafter_of
 from specmath.errors import DataError, InputError, UnknownNameError
-from specmath.execution import IDEAL, NO_HOST, Efficiency, HostTimes
-from specmath.kernels import matrix_products, small_kernels
+from specmath.execution import IDEAL, NO_HOST, DeviceRates, Efficiency, HostTimes
+from specmath.kernels import logits_per_token, matrix_products, small_kernels
 from specmath.model_catalogue import load_model
 from specmath.profile_catalogue import load_profile, profile_names
 from specmath.profiles import CONSTANTS, Constant, Profile, measured_constants
@@ -139,8 +140,6 @@ def test_every_field_is_a_constant_or_a_setting() -> None:
 
 
 def parts(model: Any, batch: int, tokens: int, context: int, **constants: Any) -> dict[str, PassPart]:
-    from specmath.execution import DeviceRates
-
     rates = DeviceRates(
         memory_bytes_per_s=H100.memory_bytes_per_s,
         flops_per_s={dtype: H100.peak(dtype).flops_per_s for dtype in model.compute_dtypes},
@@ -183,9 +182,21 @@ def test_quantised_rows_are_paid_one_by_one_up_to_the_limit() -> None:
         assert seconds(parts(model, 1, tokens, 0, **constants)["dense"]) == pytest.approx(expected, rel=1e-12)
 
 
+def test_rows_one_by_one_never_cost_more_than_the_wide_kernel() -> None:
+    """1 + 0.73·15 = 12 readings of 16 rows, but for the kernel that takes 4 for any number."""
+    model = LLAMA.with_quantization("int4")
+    rowed = [
+        seconds(parts(model, 1, tokens, 0, row_cost=0.73, row_limit=16, wide_cost=4.0)["dense"])
+        for tokens in (4, 5, 6, 16, 17)
+    ]
+    assert rowed[0] < rowed[1] < rowed[2]
+    assert rowed[2] == rowed[3] == rowed[4]
+
+
 def test_rows_of_unquantised_weights_cost_nothing() -> None:
     plain, rowed = (
-        parts(LLAMA, 1, 4, 0, **given)["dense"] for given in ({}, {"row_cost": 0.5, "row_limit": 8})
+        parts(LLAMA, 1, 4, 0, **given)["dense"]
+        for given in ({}, {"row_cost": 0.5, "row_limit": 8, "wide_cost": 4.0})
     )
     assert seconds(plain) == seconds(rowed)
 
@@ -201,11 +212,59 @@ def test_latent_attention_rereads_by_its_own_factor() -> None:
 
 
 def test_products_have_a_latency_of_their_own() -> None:
-    """4 products in each of 32 dense layers; latent attention has 6, routed experts add 5 a layer."""
-    assert seconds(parts(LLAMA, 1, 1, 0, product_latency_s=1e-6)["latency"]) == pytest.approx(128e-6)
-    assert matrix_products(LLAMA) == 4 * 32
-    assert matrix_products(DEEPSEEK) == 6 * 61 + 5 * 58
-    assert matrix_products(QWEN_MOE) == (4 + 5) * 48
+    """4 products in each of 32 dense layers, and the head."""
+    assert seconds(parts(LLAMA, 1, 1, 0, product_latency_s=1e-6)["latency"]) == pytest.approx(129e-6)
+
+
+PRODUCTS = [
+    # attention 2, latent 4; MLP 2; router 1, grouped 2, shared 2; fusion 1, head 1
+    ("llama-3.1-8b", 32 * (2 + 2) + 1),
+    ("deepseek-v3", 61 * 4 + 3 * 2 + 58 * (1 + 2 + 2) + 1),
+    ("deepseek-v3.2", 61 * 4 + 3 * 2 + 58 * (1 + 2 + 2) + 1),  # its indexer is no layer of its own
+    ("qwen3-30b-a3b", 48 * (2 + 1 + 2) + 1),
+    ("qwen3-next-80b-a3b", 48 * (2 + 1 + 2 + 2) + 1),
+    ("gemma-4-26b-a4b", 30 * (2 + 2 + 1 + 2) + 1),  # an MLP beside the experts
+    ("llama-4-maverick-17b-128e", 48 * 2 + 24 * 2 + 24 * (1 + 2 + 2) + 1),
+    ("deepseek-v4-flash", 43 * (2 + 1 + 2 + 2) + 1),  # several caches in a layer
+    ("nemotron-3-nano-30b-a3b", (6 + 23) * 2 + 23 * (1 + 2 + 2) + 1),  # one block a layer
+    ("nemotron-nano-9b-v2", (4 + 27) * 2 + 25 * 2 + 1),
+    ("eagle3-llama-3.1-8b", 2 + 2 + 1 + 1),
+    ("eagle-llama-3-8b", 2 + 2 + 1 + 1),
+    ("dflash-qwen3-8b", 5 * (2 + 2) + 1 + 1),
+    ("medusa-vicuna-7b", 5 * (1 + 1)),
+]
+
+
+@pytest.mark.parametrize(("name", "products"), PRODUCTS, ids=[name for name, _ in PRODUCTS])
+def test_products_are_counted_by_the_roles_of_the_weights(name: str, products: int) -> None:
+    assert matrix_products(load_model(name)) == products
+
+
+def test_products_of_derived_heads() -> None:
+    counted = [matrix_products(derived_head(LLAMA, kind)) for kind in ("eagle3", "eagle", "medusa", "dflash")]
+    assert counted == [6, 6, 10, 22]
+    assert DEEPSEEK.mtp is not None
+    assert matrix_products(DEEPSEEK.mtp) == matrix_products(derived_head(DEEPSEEK, "mtp")) == 4 + 5 + 1 + 1
+    first = drafter_of(LLAMA, method="early-exit", exit_layer=8).model
+    assert first is not None
+    assert matrix_products(first) == 8 * 4 + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "entries"),
+    [
+        ("llama-3.1-8b", 128_256),
+        ("eagle3-llama-3.1-8b", 32_000),  # of the target's 128,256
+        ("eagle-llama-3-8b", 128_256),
+        ("medusa-vicuna-7b", 5 * 32_000),  # a row for each head
+        ("dflash-qwen3-8b", 151_936),  # its tokens are in the pass
+    ],
+)
+def test_a_token_has_the_logits_of_its_own_vocabulary(name: str, entries: int) -> None:
+    model = load_model(name)
+    assert logits_per_token(model) == entries
+    moved = parts(model, 2, 3, 0, logit_bytes=7.0)["activations"]
+    assert float(moved.bytes) == 7 * entries * 6
 
 
 def test_small_kernels_by_kind_of_layer() -> None:
@@ -224,6 +283,46 @@ def test_the_host_adds_a_share_for_every_sequence() -> None:
     host = HostTimes(speculative_step_s=1e-3, speculative_sequence_s=1e-5)
     assert host.speculative_s([1, 100]).tolist() == pytest.approx([1.01e-3, 2e-3])
     assert NO_HOST.speculative_s(5) == 0
+
+
+# ---- more tokens never take less
+
+
+PARTS = {"mlx": "m3-ultra", "llama.cpp-metal": "m3-ultra", "cpu": "epyc-9654"}
+
+
+@pytest.mark.parametrize("sizes", [None, (1, 2, 4, 8, 16, 32)], ids=["all captured", "up to 32"])
+@pytest.mark.parametrize("name", profile_names())
+def test_more_tokens_never_take_less_at_any_end_of_a_constant(
+    name: str, sizes: tuple[int, ...] | None
+) -> None:
+    """By batch and by width, in and out of the graphs: 16-bit, 4-bit and 8-bit weights, latent and sparse."""
+    part, profile = load_hardware(PARTS.get(name, "h100-sxm")), load_profile(name)
+    dtype = "fp16" if part.vendor == "Apple" else "bf16"
+    models = [LLAMA.with_dtype(dtype), LLAMA.with_dtype(dtype).with_quantization("int4")]
+    models += [QWEN_MOE.with_dtype(dtype), DEEPSEEK.with_dtype(dtype).with_quantization("int4")]
+    batch, width = np.array([1, 2, 3, 4, 5, 8, 9, 15, 16, 17, 31, 32, 33, 64, 65])[:, None], np.arange(1, 19)
+    for swing in (None, *profile.swings()):
+        efficiency, _ = profile.on(part, graph_sizes=sizes, swing=swing)
+        for model in models:
+            rates = DeviceRates(
+                memory_bytes_per_s=part.memory_bytes_per_s,
+                flops_per_s={one: part.peak(one).flops_per_s for one in model.compute_dtypes},
+            )
+            run = ForwardPass(model=model, rates=rates, efficiency=efficiency)
+            taken = np.asarray(run.time(batch, width, 4000))
+            for axis in (0, 1):
+                assert np.all(np.diff(taken, axis=axis) >= -1e-12 * taken.max()), (swing, model.name)
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_every_profile_knows_what_a_launch_takes(name: str) -> None:
+    """Eager code has 45 kernels in a dense layer, its 4 products among them."""
+    profile = load_profile(name)
+    assert profile.constants["kernel_launch_s"].typical > 0
+    if not profile.captured:
+        kernels = profile.constants["kernels_per_layer"]
+        assert [kernels.low + 4, kernels.typical + 4, kernels.high + 4] == [40, 45, 55]
 
 
 # ---- refusals
@@ -318,3 +417,58 @@ def test_the_ideal_is_no_profile() -> None:
     assert Efficiency() == IDEAL
     with pytest.raises(UnknownNameError):
         load_profile("ideal")
+
+
+@pytest.mark.parametrize(
+    ("body", "fact"),
+    [
+        ("least: 0", "ours: least: must be at least 1 and at most 100, got 0"),
+        ("most: 1.0e+300", "ours: most: must be at least 1 and at most 100, got 1e\\+300"),
+        ("row_limit: 0", "ours: row_limit: must be"),
+        ("kind: foo", "ours: kind: must be one of gpu, cpu"),
+        (
+            "constants: {draft_pass_s: {low: 0, typical: 11, high: 12, note: x}}",
+            "draft_pass_s: must be at most 10",
+        ),
+        (
+            "constants: {draft_pass_s: {low: -1, typical: 1, high: 2, note: x}}",
+            "draft_pass_s: must be between 0",
+        ),
+        (
+            "constants: {compute_efficiency: {low: 0, typical: 0, high: 0, note: x}}",
+            "compute_efficiency: must be above 0",
+        ),
+        (
+            "constants: {kernels_per_layer: {low: 1, typical: 1, high: 1}}",
+            "kernels_per_layer: sources: names nothing",
+        ),
+    ],
+)
+def test_a_profile_no_part_could_run_with_is_refused_when_it_is_read(
+    tmp_path: Path, body: str, fact: str
+) -> None:
+    path = tmp_path / "mine.yaml"
+    head = "schema_version: 1\naccelerators: {}\nprofiles:\n  ours:\n"
+    path.write_text(f"{head}    title: Ours\n    base: vllm\n    {body}\n")
+    with pytest.raises(DataError, match=rf"mine\.yaml: .*{fact}"):
+        load_profile("typical", hardware_file=path)
+
+
+def test_a_profile_over_its_own_name_keeps_what_it_does_not_change(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "schema_version: 1\naccelerators: {}\nprofiles:\n  vllm: {title: Ours, base: vllm, least: 2}\n"
+    )
+    changed, packaged = load_profile("vllm", hardware_file=path), load_profile("vllm")
+    assert (changed.least, changed.most) == (2, packaged.most)
+    assert changed.constants == packaged.constants
+
+
+def test_a_file_named_in_the_environment_later_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("schema_version: 1\naccelerators: {}\nprofiles:\n  vllm: {title: Ours, base: vllm}\n")
+    assert load_profile("vllm").title != "Ours"
+    monkeypatch.setenv("SPECMATH_HARDWARE", str(path))
+    assert load_profile("vllm").title == "Ours"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
-from specmath.errors import AccessError, DataError
+from specmath.errors import DataError
 from specmath.measurements import Run, paired
-from specmath.run_files import MAX_BYTES, RunDefaults, read_runs
+from specmath.run_files import MAX_RUNS, RunDefaults, read_runs
 
 
 def written(folder: Path, name: str, text: str) -> Path:
@@ -52,7 +51,7 @@ def test_the_results_of_benchmarks_are_read(tmp_path: Path) -> None:
     runs, (note,) = read_runs(
         written(tmp_path, "vllm.json", json.dumps(vllm)), defaults=RunDefaults(k=3, context=900)
     )
-    where = f"{tmp_path / 'vllm.json'} line 1"
+    where = f"{tmp_path / 'vllm.json'}: line 1"
     (run,) = runs
     expected = Run(k=3, batch=8, context=900, acceptance_length=2.5, seconds_per_token=0.006, where=where)
     assert run == expected
@@ -76,26 +75,23 @@ def test_throughputs_are_of_all_sequences_together(tmp_path: Path) -> None:
     [
         ("a.csv", "", "holds no run"),
         ("a.csv", "k,batch\n", "holds no run"),
-        ("a.csv", "batch,speedup\n8,1.5\n", "line 2: column k is missing; add it, or give --k"),
-        ("a.csv", "k,speedup\n3,1.5\n", "line 2: column batch is missing"),
-        ("a.csv", "k,batch,speedup\n3,8,fast\n", "line 2: column speedup: 'fast' is not a number"),
-        ("a.csv", "k,batch,speedup\n\n3.5,8,1\n", "line 3: column k: must be a whole number"),
-        ("a.csv", "k,batch,speedup\n-3,8,1\n", "column k: must be a whole number of at least 0"),
-        ("a.csv", "k,batch,speedup\n3,0,1\n", "column batch: must be a whole number of at least 1"),
-        ("a.csv", "k,batch\n3\n", "line 2: 1 cells under 2 columns"),
-        ("a.csv", "k,batch,k\n3,8,3\n", "line 1: column 'k' is there twice"),
-        ("a.csv", "k,batch,tokens_per_s\n3,8,-1\n", "column tokens_per_s: must be above 0"),
-        ("a.csv", 'k,batch\n3,"8\n', "is no CSV"),
-        ("a.jsonl", '{"k": 3\n', "line 1: is no JSON"),
-        ("a.jsonl", "[3]\n", "line 1: must be an object"),
-        ("a.jsonl", '{"k": 3, "batch": 8, "speedup": true}', "column speedup: True is no number"),
-        ("a.jsonl", '{"k": 3, "batch": 8, "speedup": NaN}', "NaN is no number"),
-        ("a.jsonl", '{"k": 3, "batch": 8, "speedup": Infinity}', "is no number"),
-        ("a.jsonl", '{"k": 3, "batch": [8]}', "column batch: .* is no number"),
-        ("a.jsonl", '{"k": 3, "batch": 8, "max_concurrency": 8}', "repeats batch"),
-        ("a.json", "[" * 100_000, "is nested too deeply|is no JSON"),
-        ("a.json", '{"k": ' + "9" * 5_000 + "}", "is no JSON|is no number"),
-        ("a.txt", "k,batch\n", "is no .csv, .jsonl or .json file"),
+        ("a.csv", "batch,speedup\n8,1.5\n", "line 2: k: is missing; add the column, or give --k"),
+        ("a.csv", "k,speedup\n3,1.5\n", "line 2: batch: is missing"),
+        ("a.csv", "k,batch,speedup\n3,8,fast\n", "line 2: speedup: must be a number, got 'fast'"),
+        (
+            "a.csv",
+            "k,batch,speedup\n\n3.5,8,1\n",
+            "line 3: k: must be a whole number of at least 0, got '3.5'",
+        ),
+        ("a.csv", "k,batch,speedup\n-3,8,1\n", "k: must be a whole number of at least 0"),
+        ("a.csv", "k,batch,speedup\n3,0,1\n", "batch: must be a whole number of at least 1"),
+        ("a.csv", "k,batch,tokens_per_s\n3,8,-1\n", "line 2: tokens_per_s: must be above 0"),
+        ("a.jsonl", '{"k": 3, "batch": 8, "speedup": true}', "speedup: must be a number, got True"),
+        ("a.jsonl", '{"k": 3, "batch": 8, "speedup": NaN}', "speedup: must be a number, got nan; leave out"),
+        ("a.jsonl", '{"k": 3, "batch": 8, "speedup": Infinity}', "speedup: must be a number, got inf"),
+        ("a.jsonl", '{"k": 3, "batch": 8, "max_concurrency": 8}', "line 1: 'max_concurrency' repeats batch"),
+        ("a.csv", "k,mean_tpot_ms\n3,fast\n", "line 2: mean_tpot_ms: must be a number"),
+        ("a.csv", "k,batch\n" + "3,8\n" * (MAX_RUNS + 1), "has more than 10,000 rows"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_named_in_one_line(
@@ -107,16 +103,8 @@ def test_what_is_wrong_in_a_file_is_named_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_no_readable_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "folder.csv").mkdir()
-    os.mkfifo(tmp_path / "pipe.csv")
-    for name in ("nosuch.csv", "folder.csv", "pipe.csv", "nul\0.csv"):
-        with pytest.raises(AccessError):
-            read_runs(tmp_path / name)
-    (tmp_path / "binary.csv").write_bytes(b"k,batch\n\xff\xfe\n")
-    with pytest.raises(DataError, match="UTF-8"):
-        read_runs(tmp_path / "binary.csv")
-    with (tmp_path / "large.csv").open("wb") as large:
-        large.truncate(MAX_BYTES + 1)
-    with pytest.raises(DataError, match="larger than 10 MB"):
-        read_runs(tmp_path / "large.csv")
+def test_infinity_in_a_column_of_no_interest_is_no_fault(tmp_path: Path) -> None:
+    """sglang.bench_serving writes its request rate so where requests come all at once."""
+    text = '{"max_concurrency": 8, "output_throughput": 320.0, "request_rate": Infinity}'
+    (run,), _ = read_runs(written(tmp_path, "a.jsonl", text), defaults=RunDefaults(k=0))
+    assert run.seconds_per_token == 0.025

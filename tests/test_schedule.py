@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +18,7 @@ from specmath.additive_source import Additive
 from specmath.checks import FloatArray
 from specmath.errors import InputError
 from specmath.laws import AcceptanceLaw
-from specmath.mixtures import ContextAcceptance
+from specmath.mixtures import ContextAcceptance, LookupAcceptance
 from specmath.policies import mixed_speedup
 from specmath.results import Advice, Cell
 from specmath.schedule import ScheduleTable, plan_schedule
@@ -52,7 +52,7 @@ class Steps:
     warnings: ClassVar[tuple[Advice, ...]] = ()
     max_k: ClassVar[int | None] = None
     ridge_tokens: ClassVar[float] = float("nan")
-    match_rate: ClassVar[float] = 1.0
+    match_rate: float = 1.0
 
     def _seconds(self, k: npt.ArrayLike, batch: npt.ArrayLike) -> FloatArray:
         batches = np.array(sorted(self.ms), dtype=float)
@@ -504,7 +504,7 @@ def test_the_longest_draft_is_as_long_as_law_and_drafter_allow() -> None:
     rates = PositionAcceptance((0.9, 0.9))
     assert plan_schedule(rates, source=additive(), batches=[1]).k_max == 2
     assert plan_schedule(ConstantAcceptance(0.5), source=additive(), batches=[1]).k_max == 16
-    with pytest.raises(InputError, match="k: must be at most 2, got 3"):
+    with pytest.raises(InputError, match="k_max: must be at most 2"):
         plan_schedule(rates, source=additive(), batches=[1], k_max=3)
 
 
@@ -521,9 +521,9 @@ def test_the_derivation_ends_in_the_first_numbers() -> None:
         pytest.param({"batches": []}, "batches: is empty", id="no batch"),
         pytest.param({"batches": [0]}, "batches: must be a whole number from 1 to 65536", id="batch 0"),
         pytest.param({"batches": [10**6]}, "batches: must be a whole number from 1", id="too large"),
-        pytest.param({"batches": {1: 0.0}}, "batches: weights must be at least 0", id="no weight"),
-        pytest.param({"batches": {1: 1.0, 2: -1.0}}, "batches: weights must be at least 0", id="negative"),
-        pytest.param({"batches": {1: float("nan")}}, "batches: weights must be at least 0", id="NaN"),
+        pytest.param({"batches": {1: 0.0}}, "batches: weights must be from 0", id="no weight"),
+        pytest.param({"batches": {1: 1.0, 2: -1.0}}, "batches: weights must be from 0", id="negative"),
+        pytest.param({"batches": {1: float("nan")}}, "batches: weights must be from 0", id="NaN"),
         pytest.param({"batches": {}}, "batches: is empty", id="empty record"),
         pytest.param({"batches": [1], "k_max": 0}, "k_max: must be a whole number", id="k_max 0"),
         pytest.param({"batches": [1], "switch_cost": -0.1}, "switch_cost: must be between", id="bar"),
@@ -534,3 +534,15 @@ def test_the_derivation_ends_in_the_first_numbers() -> None:
 def test_refusals(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         plan_schedule(ConstantAcceptance(0.5), source=GROWING, **options)
+
+
+def test_a_lookup_verifies_more_than_one_token_where_it_matches_alone() -> None:
+    """Half of the steps find a match: 1 + k/2 tokens of a sequence in a pass, not 1 + k."""
+    law = LookupAcceptance(0.5, ConstantAcceptance(0.9))
+    steps = Steps(ms={1: {0: 10, 1: 10.5, 2: 11, 3: 11.5, 4: 12}, 8: {0: 10, 1: 12, 2: 14, 3: 16, 4: 18}})
+    table = plan_schedule(law, k_max=4, source=replace(steps, match_rate=0.5), batches=[1, 8])
+    verified = {(row["policy"], row["k"]): row["verified_tokens"] for row in table.rows()}
+    assert verified["off", 0] == 1
+    drafted = [(k, tokens) for (policy, k), tokens in verified.items() if policy in ("static", "tier")]
+    assert drafted
+    assert all(tokens == pytest.approx(1 + 0.5 * float(str(k))) for k, tokens in drafted)

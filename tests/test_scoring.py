@@ -178,3 +178,12 @@ def test_refused_ranges_and_names() -> None:
         score_predictions([1.0], [1.0], low=[2.0], high=[1.0])
     with pytest.raises(InputError, match="setups: must name each of the 1 rows, got 2"):
         score_predictions([1.0], [1.0], setups=["a", "b"])
+
+
+def test_large_setups_have_some_anchors_and_every_row() -> None:
+    predicted = np.linspace(1, 2, 1_000)
+    rows, corrected, weights = anchored_predictions(predicted, predicted * 1.5, ["a"] * 1_000)
+    assert set(rows.tolist()) == set(range(1_000))
+    assert rows.size == 1_000 * 64 - 64
+    assert corrected == pytest.approx(predicted[rows] * 1.5)
+    assert np.bincount(rows, weights) == pytest.approx(np.ones(1_000))

@@ -14,6 +14,7 @@ from specmath.cli.options import (
     OutputOptions,
     PairOptions,
     RatioOptions,
+    SourceOptions,
     with_options,
 )
 
@@ -26,8 +27,13 @@ def crossover(
         typer.Option("--k", metavar="k", help=K_HELP),
     ] = None,
     batch: Annotated[
-        str, typer.Option(metavar="B", help="Batch at which break-even values and flip points are taken.")
-    ] = "1",
+        str | None,
+        typer.Option(
+            metavar="B",
+            help="Batch at which break-even values and flip points are taken. "
+            r"\[default: 1, or what ran in a step of --from]",
+        ),
+    ] = None,
     context: Annotated[str, typer.Option(metavar="C", help="Tokens in the KV cache, per sequence.")] = "0",
     max_batch: Annotated[str, typer.Option(metavar="B", help="Largest batch tried.")] = "4096",
     *,
@@ -35,6 +41,7 @@ def crossover(
     pair: PairOptions,
     ratios: RatioOptions,
     measured: MeasuredOptions,
+    source: SourceOptions,
     flips: Annotated[
         bool, typer.Option("--flips", help="Instead: what would turn the answer at this batch, ranked.")
     ] = False,
@@ -43,28 +50,30 @@ def crossover(
     """Up to which batch does it pay, and what would turn the answer?"""
     from specmath.axes import parse_axis
     from specmath.cli.cases import refuse_ratios, roofline
-    from specmath.cli.laws import acceptance_laws, draft_lengths
-    from specmath.cli.measured import Asked, measured_source
+    from specmath.cli.from_source import taken_from
+    from specmath.cli.measured import question
     from specmath.cli.output import emit
     from specmath.cli.progress import progress_shown
-    from specmath.cli.text import parse_count
+    from specmath.cli.text import given_or, parse_count
     from specmath.crossovers import find_crossovers
     from specmath.flips import flip_points
 
     refuse_ratios(ratios, "a crossover")
-    k_axis = draft_lengths(k, acceptance)
-    laws, contexts = acceptance_laws(acceptance, k_axis), parse_axis("context", context)
-    at_batch = parse_count("batch", batch)
-    asked = Asked(laws=laws, k=k_axis, batch=[at_batch], context=contexts)
+    taken = taken_from(acceptance, source, k, measured=measured, pair=pair)
+    at_batch = parse_count("batch", given_or(batch, given_or(taken.batch, "1")))
+    contexts, times = parse_axis("context", context), roofline(taken.acceptance, device, pair)[0]
+    asked = question(
+        taken.acceptance, taken.measured, device, source=times, k=taken.k, batch=[at_batch], context=contexts
+    )
     answer = flip_points if flips else find_crossovers
     with progress_shown("trying every input" if flips else "trying every batch") as progress:
         table = answer(
-            laws,
-            k_axis,
-            source=measured_source(roofline(acceptance, device, pair)[0], measured, asked),
+            asked.laws,
+            asked.k,
+            source=asked.corrected(times),
             batch=at_batch,
             context=contexts,
             max_batch=parse_count("max_batch", max_batch),
             progress=progress,
         )
-        emit(table, output)
+        emit(taken.told(table), output)

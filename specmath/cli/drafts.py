@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,7 +17,7 @@ from specmath.axes import parse_record
 from specmath.cli.laws import match_rate
 from specmath.cli.models import degree, model
 from specmath.cli.options import LAWS, REFINEMENTS, AcceptanceOptions, DeviceOptions, PairOptions
-from specmath.cli.text import parse_count
+from specmath.cli.text import parameter, parse_count
 from specmath.drafters.base import Drafter
 from specmath.drafters.methods import METHODS, drafter_of
 from specmath.errors import InputError
@@ -24,7 +26,7 @@ from specmath.model import ModelShape
 
 DEFAULT_DRAFT: Final = "1B"
 _LAW_KEYS: Final = (*LAWS, *REFINEMENTS)
-_KEYS: Final = ("method", "k", "tp", "exit_layer", "match_rate", *_LAW_KEYS)
+_KEYS: Final = ("method", "k", "tp", "exit_layer", "match_rate", "quantization", *_LAW_KEYS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,16 +38,20 @@ class Choice:
         method: How it drafts; None to infer it.
         tp: Its tensor parallelism.
         exit_layer: Layers that a pass of early exit runs.
+        quantization: Format of its layer weights; None as its file says.
         k: Its own k; None for that of the question.
         acceptance: Its own acceptance, else that of the question.
+        record: What was typed, where it gives the draft options of its own.
     """
 
     name: str | None
     method: str | None
     tp: str | None
     exit_layer: str | None
+    quantization: str | None
     k: str | None
     acceptance: AcceptanceOptions
+    record: str | None = None
 
     @property
     def means(self) -> str | None:
@@ -85,8 +91,25 @@ def only_choice(acceptance: AcceptanceOptions, pair: PairOptions) -> Choice:
     return choices[0]
 
 
+@contextmanager
+def naming(choice: Choice) -> Iterator[None]:
+    """Lets an error in a draft's own record name the draft, and not an option of the question."""
+    try:
+        yield
+    except InputError as error:
+        if choice.record is None or error.name == "draft":
+            raise
+        key = parameter(error.name).removeprefix("draft_").replace("_", "-")
+        raise InputError("draft", f"{choice.record}: {key}: {error.problem}") from error
+
+
 def drafter(choice: Choice, target: ModelShape, device: DeviceOptions) -> Drafter:
     """The drafter that was chosen, for this target."""
+    with naming(choice):
+        return _drafter(choice, target, device)
+
+
+def _drafter(choice: Choice, target: ModelShape, device: DeviceOptions) -> Drafter:
     name, matched = choice.name, choice.acceptance.match_rate
     if name is None and choice.means is None:
         if not target.counts_only:
@@ -95,12 +118,32 @@ def drafter(choice: Choice, target: ModelShape, device: DeviceOptions) -> Drafte
         name = DEFAULT_DRAFT
     return drafter_of(
         target,
-        None if name is None else model("draft", name, device, draft_kind=_head_kind(choice.method)),
+        None if name is None else _draft_model(name, choice, device),
         method=choice.method,
-        layout=None if choice.tp is None else Layout(tp=degree("draft_tp", choice.tp)),
+        layout=_draft_layout(choice, device),
         match_rate=None if matched is None else match_rate(choice.acceptance),
         exit_layer=None if choice.exit_layer is None else parse_count("exit_layer", choice.exit_layer),
     )
+
+
+def _draft_model(name: str, choice: Choice, device: DeviceOptions) -> ModelShape:
+    shape = model("draft", name, device, draft_kind=_head_kind(choice.method))
+    if choice.quantization is None:
+        return shape
+    try:
+        return shape.with_quantization(choice.quantization)
+    except InputError as error:
+        raise InputError("draft_quantization", error.problem) from error
+
+
+def _draft_layout(choice: Choice, device: DeviceOptions) -> Layout | None:
+    """What was asked for; vLLM runs a draft model on the ranks of its target, others on one device."""
+    if choice.tp is not None:
+        return Layout(tp=degree("draft_tp", choice.tp), dp=degree("dp", device.dp))
+    own_model = choice.name is not None and choice.means in (None, "draft-model")
+    if own_model and (device.engine or "").lower().partition("@")[0] == "vllm":
+        return Layout(tp=degree("tp", device.tp), dp=degree("dp", device.dp))
+    return None
 
 
 def _head_kind(method: str | None) -> str | None:
@@ -113,19 +156,24 @@ def _choice(text: str | None, acceptance: AcceptanceOptions, pair: PairOptions) 
     method = record.get("method", pair.method)
     if name in METHODS and method is None:
         name, method = None, name
-    return Choice(
+    choice = Choice(
         name=name,
         method=method,
         tp=record.get("tp", pair.draft_tp),
         exit_layer=record.get("exit_layer", pair.exit_layer),
+        quantization=record.get("quantization", pair.draft_quantization),
         k=record.get("k"),
         acceptance=_own_acceptance(acceptance, record),
+        record=text if record else None,
     )
+    if "match_rate" in record and not choice.takes("match_rate"):
+        raise InputError("draft", f"{text}: match-rate: is for a lookup draft, which runs no model")
+    return choice
 
 
 def _split(text: str) -> tuple[str | None, dict[str, str]]:
-    """The name in front of a record, and the record; a text without `=` is a name whatever is in it."""
-    if "=" not in text:
+    """The name in front of a record, and the record; a text without `=` and `,` is a name."""
+    if "=" not in text and "," not in text:
         return text, {}
     name, _, rest = text.partition(",")
     if "=" in name:

@@ -6,12 +6,13 @@
     runs.csv, runs.jsonl, runs.json                    a table of runs
 
 What a measurement leaves out is taken from the question: its only k, its only batch, its first context, and
-the acceptance that its options name.
+the acceptance that its options name. Where they name none, the question takes that of the measurements.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -19,10 +20,13 @@ from typing import Any, cast
 from specmath.acceptance_axis import AcceptanceAxis
 from specmath.anchors import anchored
 from specmath.axes import parse_record
-from specmath.cli.options import MeasuredOptions
+from specmath.cli.laws import acceptance_laws, draft_lengths, match_rate
+from specmath.cli.measured_setups import AskedSetup
+from specmath.cli.options import LAWS, REFINEMENTS, AcceptanceOptions, DeviceOptions, MeasuredOptions
 from specmath.cli.text import parse_count, parse_number
 from specmath.errors import InputError
 from specmath.laws import AcceptanceLaw
+from specmath.measured_acceptance import acceptance_contradiction, measured_law
 from specmath.measurements import Measurement, Run, paired
 from specmath.results import Advice
 from specmath.sources import BatchSource, StepTimeSource
@@ -35,12 +39,21 @@ _Arm = tuple[float, bool, int | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What the question is about, for what a measurement leaves out."""
+    """What the question is about, for what a measurement leaves out.
+
+    Attributes:
+        laws: Acceptance laws; none where the measurements are to tell it.
+        k: Draft lengths.
+        batch: Batches.
+        context: Contexts.
+        setup: Models, machine and engine; None where rows of any are taken.
+    """
 
     laws: Sequence[AcceptanceLaw]
     k: Sequence[int]
     batch: Sequence[int]
     context: Sequence[float]
+    setup: AskedSetup | None = None
 
     @property
     def only_k(self) -> int | None:
@@ -51,40 +64,134 @@ class Asked:
         return self.batch[0] if len(self.batch) == 1 else None
 
     def law(self, context: float) -> AcceptanceLaw | None:
-        """The one law asked about; None where there are several."""
+        """The one law asked about; None where there are several, or none."""
+        if not self.laws:
+            return None
         axis = AcceptanceAxis.of(self.laws)
         return axis.law(0).at(context) if len(axis) == 1 else None
 
 
-def with_measurements(
-    cases: tuple[StepTimeSource, ...], options: MeasuredOptions, asked: Asked
-) -> tuple[StepTimeSource, ...]:
-    """The cases with the measured one in front; the cases themselves where nothing was measured."""
-    if not options.measured:
-        return cases
-    leading = measured_source(cast("BatchSource", cases[0]), options, asked)
-    return (leading, *(cases if cases[0].case == "ideal" else cases[1:]))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """The acceptance and the draft lengths of a question, and what was measured of its set-up.
+
+    Attributes:
+        laws: Acceptance laws, those of the options or that of the measurements.
+        k: Draft lengths asked about.
+        batch: Batches, to warn beyond the measured ones.
+        pairs: What was measured; none without `--measured`.
+        notes: What a reader must know about it.
+        taken: What the question took from it, as sentences.
+    """
+
+    laws: Sequence[AcceptanceLaw]
+    k: Sequence[int]
+    batch: Sequence[int]
+    pairs: tuple[Measurement, ...] = ()
+    notes: tuple[Advice, ...] = ()
+    taken: tuple[str, ...] = ()
+
+    def corrected(self, source: BatchSource) -> BatchSource:
+        """The source corrected by what was measured; the source itself where nothing was."""
+        if not self.pairs:
+            return source
+        with faults_of_measured():
+            return anchored(source, self.pairs).asked(self.batch, notes=self.notes, taken=self.taken)
+
+    def with_measured(self, cases: tuple[StepTimeSource, ...]) -> tuple[StepTimeSource, ...]:
+        """The cases with the measured one in front, in the place of the profile's."""
+        if not self.pairs:
+            return cases
+        leading = self.corrected(cast("BatchSource", cases[0]))
+        return (leading, *(cases if cases[0].case == "ideal" else cases[1:]))
 
 
-def measured_source(source: BatchSource, options: MeasuredOptions, asked: Asked) -> BatchSource:
-    """The source corrected by what was measured; the source itself where nothing was."""
-    if not options.measured:
-        return source
+def question(
+    acceptance: AcceptanceOptions,
+    measured: MeasuredOptions,
+    device: DeviceOptions,
+    *,
+    source: StepTimeSource,
+    k: str | None,
+    batch: Sequence[int],
+    context: Sequence[float],
+    default_k: Sequence[int] | None = None,
+    longest_k: int | None = None,
+) -> Question:
+    """What is asked, with its measurements.
+
+    Args:
+        acceptance: The options that name the law; none of them takes that of the measurements.
+        measured: The measurements, as text.
+        device: The options behind the source.
+        source: Step times of the set-up asked about.
+        k: Draft lengths as typed.
+        batch: Batches.
+        context: Contexts.
+        default_k: What a measurement's k is where it names none and none is typed; None for that of the
+            acceptance.
+        longest_k: The longest draft asked about, 0 where it follows from the acceptance; None for that of k.
+    """
+    k_axis = draft_lengths(k, acceptance)
+    open_law = bool(measured.measured) and _names_no_law(acceptance)
+    laws = [] if open_law else acceptance_laws(acceptance, k_axis)
+    if not measured.measured:
+        return Question(laws=laws, k=k_axis, batch=batch)
     if source.case == "ratios":
         problem = (
             "corrects a model of the step; typed ratios are no model: give --hardware, --target, --draft"
         )
         raise InputError("measured", problem)
+    own_k = k_axis if k is not None or default_k is None else default_k
+    setup = AskedSetup.of(source, device)
+    asked = Asked(laws=laws, k=own_k, batch=batch, context=context, setup=setup)
+    with faults_of_measured():
+        pairs, notes = measured_pairs(measured.measured, asked)
+    notes = (*notes, *acceptance_contradiction(laws, pairs))
+    if not open_law:
+        return Question(laws=laws, k=k_axis, batch=batch, pairs=pairs, notes=notes)
+    k_axis = [max(pair.k for pair in pairs)] if k is None else k_axis
+    longest = max(k_axis) if longest_k is None else longest_k
+    law, told = _law_of(pairs, acceptance, longest)
+    return Question(laws=[law], k=k_axis, batch=batch, pairs=pairs, notes=notes, taken=(told,))
+
+
+def _names_no_law(acceptance: AcceptanceOptions) -> bool:
+    return all(getattr(acceptance, name) is None for name in (*LAWS, *REFINEMENTS))
+
+
+def _law_of(
+    pairs: Sequence[Measurement], acceptance: AcceptanceOptions, longest_k: int
+) -> tuple[AcceptanceLaw, str]:
+    """The measured law; of a lookup draft that of the steps with a match."""
+    if acceptance.match_rate is None:
+        return measured_law(pairs, longest_k=longest_k)
+    from specmath.mixtures import LookupAcceptance
+
+    rate = match_rate(acceptance)
+    if any(pair.acceptance_length - 1 > rate * pair.k for pair in pairs):
+        raise InputError("match_rate", f"{rate:g} is too small for the acceptance length that was measured")
+    in_matched = [
+        replace(pair, acceptance_length=1 + (pair.acceptance_length - 1) / rate if rate else 1.0)
+        for pair in pairs
+    ]
+    law, told = measured_law(in_matched, longest_k=longest_k)
+    return LookupAcceptance(rate, law), f"once matched: {told}"
+
+
+@contextmanager
+def faults_of_measured() -> Iterator[None]:
+    """What is wrong with a measurement is wrong with `--measured`."""
     try:
-        measurements, notes = _measurements(options.measured, asked)
-        return anchored(source, measurements).asked(asked.batch, notes=notes)
+        yield
     except InputError as fault:
         if fault.name == "measured":
             raise
         raise InputError("measured", f"{fault.name.replace('_', '-')}: {fault.problem}") from fault
 
 
-def _measurements(texts: Sequence[str], asked: Asked) -> tuple[tuple[Measurement, ...], tuple[Advice, ...]]:
+def measured_pairs(texts: Sequence[str], asked: Asked) -> tuple[tuple[Measurement, ...], tuple[Advice, ...]]:
+    """The pairs that records and files of runs make, and what a reader must know about them."""
     runs: list[Run] = []
     notes: list[Advice] = []
     for text in texts:
@@ -105,7 +212,8 @@ def _file(text: str, asked: Asked) -> tuple[list[Run], list[Advice]]:
     from specmath.run_files import RunDefaults, read_runs  # only a file pays for csv and json
 
     defaults = RunDefaults(k=asked.only_k, batch=asked.only_batch, context=asked.context[0])
-    runs, notes = read_runs(Path(text), defaults=defaults)
+    differs = None if asked.setup is None else asked.setup.differs
+    runs, notes = read_runs(Path(text), defaults=defaults, differs=differs)
     return list(runs), list(notes)
 
 
@@ -186,7 +294,11 @@ def _with_lengths(runs: Sequence[Run], asked: Asked) -> Iterator[Run]:
         if run.k == 0 or run.acceptance_length is not None:
             yield run
         elif law is None:
-            raise InputError("acceptance_length", "is missing, and several acceptances are asked about")
+            several = "is missing, and several acceptances are asked about"
+            problem = (
+                several if asked.laws else "is missing; add it to the measurement, or give --alpha or its kin"
+            )
+            raise InputError("acceptance_length", problem)
         else:
             yield replace(run, acceptance_length=float(law.acceptance_length(run.k)))
 

@@ -23,7 +23,10 @@ def emit(result: Result, options: OutputOptions) -> None:
         _to_stdout(result, form, options.explain)
     else:
         form = chosen_format(options.output, options.format)
-        save(result, options.output, form, explain=options.explain)
+        try:
+            save(result, options.output, form, explain=options.explain)
+        except BrokenPipeError:
+            return  # `-o /dev/stdout | head`: the reader has what it wanted
     if form in DATA_ONLY:
         for line in notes(result, explain=options.explain):
             sys.stderr.write(line + "\n")

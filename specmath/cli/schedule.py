@@ -13,6 +13,7 @@ from specmath.cli.options import (
     OutputOptions,
     PairOptions,
     RatioOptions,
+    SourceOptions,
     with_options,
 )
 
@@ -25,6 +26,7 @@ _MEASURED_AT_K = ("acceptance_length", "accepted_over_drafted")
 
 @with_options
 def schedule(
+    command_line: typer.Context,
     acceptance: AcceptanceOptions,
     batches: Annotated[
         str,
@@ -43,7 +45,12 @@ def schedule(
     context: Annotated[str, typer.Option(metavar="C", help="Tokens in the KV cache, per sequence.")] = "0",
     k: Annotated[
         str | None,
-        typer.Option("--k", metavar="k", help="Draft tokens at which an acceptance length was measured."),
+        typer.Option(
+            "--k",
+            metavar="k",
+            help="Draft tokens at which an acceptance length was measured; else, with --engine, a k to "
+            "write the config of, without a plan.",
+        ),
     ] = None,
     k_max: Annotated[
         str | None,
@@ -59,41 +66,77 @@ def schedule(
         str | None,
         typer.Option(metavar="x", help="What a tier with k = 0 costs beyond a plain step, in plain steps."),
     ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="static|tiers|adaptive",
+            help=r"Policy to write for the engine. \[default: what is recommended]",
+        ),
+    ] = None,
     *,
     device: DeviceOptions,
     pair: PairOptions,
     ratios: RatioOptions,
     measured: MeasuredOptions,
+    source: SourceOptions,
     output: OutputOptions,
 ) -> None:
-    """Which k at which batch? Off, the best static k, tiers, adaptive verification, side by side."""
+    """Which k at which batch? Off, the best static k, tiers, adaptive verification, side by side.
+
+    With --engine NAME[@VERSION] it ends with what to paste for that engine.
+    """
     from specmath.axes import parse_axis
     from specmath.cli.cases import refuse_ratios, roofline
-    from specmath.cli.laws import acceptance_laws, draft_lengths
-    from specmath.cli.measured import Asked, measured_source
+    from specmath.cli.configs import asks_for_fixed_k, fixed_config, with_config
+    from specmath.cli.from_source import taken_from
+    from specmath.cli.measured import question
     from specmath.cli.output import emit
     from specmath.cli.progress import progress_shown
     from specmath.cli.text import parse_count, parse_number
     from specmath.schedule import plan_schedule
 
     refuse_ratios(ratios, "a schedule")
+    taken = taken_from(acceptance, source, k, measured=measured, pair=pair, longest_k=k_max)
+    acceptance, measured = taken.acceptance, taken.measured
+    typed_k = k if _is_typed(command_line, "k") and not measured.measured else None
+    if policy in (None, "static") and typed_k is not None and asks_for_fixed_k(acceptance, device):
+        config = fixed_config(typed_k, acceptance, device, pair, parse_axis("context", context))
+        emit(taken.told(config), output)
+        return
     _refuse_missing_k(acceptance, k)
-    k_axis = draft_lengths(k, acceptance)
-    laws, contexts, load = acceptance_laws(acceptance, k_axis), parse_axis("context", context), _load(batches)
-    asked = Asked(laws=laws, k=k_axis if k else [], batch=list(load), context=contexts)
+    contexts, load = parse_axis("context", context), _load(batches)
+    times = roofline(acceptance, device, pair)[0]
+    longest = None if k_max is None else parse_count("k_max", k_max)
+    asked = question(
+        acceptance,
+        measured,
+        device,
+        source=times,
+        k=k,
+        batch=list(load),
+        context=contexts,
+        default_k=[],
+        longest_k=longest or 0,
+    )
     with progress_shown("trying every k at every batch") as progress:
         table = plan_schedule(
-            laws,
-            source=measured_source(roofline(acceptance, device, pair)[0], measured, asked),
+            asked.laws,
+            source=asked.corrected(times),
             batches=load,
             weights_are=weights_are,  # type: ignore[arg-type]  # checked there
             context=contexts,
-            k_max=None if k_max is None else parse_count("k_max", k_max),
+            k_max=longest,
             switch_cost=parse_number("switch_cost", switch_cost),
             zero_tier_cost=None if zero_tier_cost is None else parse_number("zero_tier_cost", zero_tier_cost),
             progress=progress,
         )
-    emit(table, output)
+    emit(taken.told(with_config(table, policy, acceptance, device, pair)), output)
+
+
+def _is_typed(command_line: typer.Context, name: str) -> bool:
+    """Whether an option stands on the command line, and not in a file of defaults alone."""
+    source = command_line.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _refuse_missing_k(acceptance: AcceptanceOptions, k: str | None) -> None:

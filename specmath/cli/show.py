@@ -150,27 +150,23 @@ def forward_pass(
     output: OutputOptions,
 ) -> None:
     """One forward pass taken apart: bytes, FLOPs, time and bound of each component."""
-    from specmath.cli.models import accelerator, efficiency, layout, link, model as named_model
+    from specmath.cli.cases import source_cases
+    from specmath.cli.models import model as named_model
     from specmath.cli.output import emit
     from specmath.cli.text import parse_count, parse_number
     from specmath.drafters.lookup import Lookup
     from specmath.pass_table import take_apart
-    from specmath.roofline_source import Roofline
+    from specmath.profiled_source import Profiled
 
-    part = accelerator(device)
-    source = Roofline(
-        accelerator=part,
-        target=named_model("target", target, device),
-        drafter=Lookup(),
-        layout=layout(device),
-        efficiency=efficiency(device),
-        link_bytes_per_s=link(device),
-    )
+    leading = source_cases(named_model("target", target, device), Lookup(), device)[0]
+    source = leading.typical if isinstance(leading, Profiled) else leading
     table = take_apart(
         source.target_pass(),
-        part=part,
+        part=source.accelerator,
         batch=parse_count("batch", batch),
         tokens=parse_number("tokens", tokens),
         context=parse_number("context", context),
+        name=source.case,
+        described=source.described,
     )
     emit(table, output)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from specmath.cli.options import (
+    BATCH_HELP,
     K_HELP,
     AcceptanceOptions,
     DeviceOptions,
@@ -14,12 +15,16 @@ from specmath.cli.options import (
     OutputOptions,
     PairOptions,
     RatioOptions,
+    SourceOptions,
     with_options,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from specmath.comparisons import DrafterComparison
     from specmath.forecast import SpeedupTable
+    from specmath.laws import AcceptanceLaw
 
 
 @with_options
@@ -29,13 +34,14 @@ def speedup(
         str | None,
         typer.Option("--k", metavar="k", help=K_HELP),
     ] = None,
-    batch: Annotated[str, typer.Option(metavar="B", help="Sequences in the pass.")] = "1",
+    batch: Annotated[str | None, typer.Option(metavar="B", help=BATCH_HELP)] = None,
     context: Annotated[str, typer.Option(metavar="C", help="Tokens in the KV cache, per sequence.")] = "0",
     *,
     device: DeviceOptions,
     pair: PairOptions,
     ratios: RatioOptions,
     measured: MeasuredOptions,
+    source: SourceOptions,
     at_least: Annotated[
         str | None, typer.Option(metavar="S", help="Exit 3 if the speed-up falls short of S anywhere.")
     ] = None,
@@ -52,14 +58,20 @@ def speedup(
     from specmath.axes import parse_axis
     from specmath.cli.cases import chosen_cases, step_time_cases
     from specmath.cli.drafts import draft_choices
+    from specmath.cli.from_source import taken_from
     from specmath.cli.laws import acceptance_laws, draft_lengths
     from specmath.cli.output import emit
-    from specmath.cli.text import parse_number
+    from specmath.cli.text import given_or, parse_number
     from specmath.forecast import forecast_speedup
 
-    batches, contexts = parse_axis("batch", batch, whole=True), parse_axis("context", context)
+    taken = taken_from(acceptance, source, k, measured=measured, pair=pair)
+    acceptance, k, measured = taken.acceptance, taken.k, taken.measured
+    batches = parse_axis("batch", given_or(batch, given_or(taken.batch, "1")), whole=True)
+    contexts = parse_axis("context", context)
     choice, *others = choices = draft_choices(acceptance, pair)
     table: SpeedupTable | DrafterComparison
+    laws: Sequence[AcceptanceLaw]
+    k_axis: Sequence[int]
     if others:
         from specmath.cli.comparison import comparison
 
@@ -75,17 +87,27 @@ def speedup(
             measured=measured,
         )
     else:
-        k_axis = draft_lengths(k if choice.k is None else choice.k, choice.acceptance)
-        laws = acceptance_laws(choice.acceptance, k_axis)
+        typed_k = k if choice.k is None else choice.k
         cases = step_time_cases(choice, device, pair, ratios)
         if measured.measured:
-            from specmath.cli.measured import Asked, with_measurements
+            from specmath.cli.measured import question
 
-            asked = Asked(laws=laws, k=k_axis, batch=batches, context=contexts)
-            cases = with_measurements(cases, measured, asked)
+            asked = question(
+                choice.acceptance,
+                measured,
+                device,
+                source=cases[0],
+                k=typed_k,
+                batch=batches,
+                context=contexts,
+            )
+            laws, k_axis, cases = asked.laws, asked.k, asked.with_measured(cases)
+        else:
+            k_axis = draft_lengths(typed_k, choice.acceptance)
+            laws = acceptance_laws(choice.acceptance, k_axis)
         table = forecast_speedup(laws, k_axis, batches, cases=chosen_cases(cases, case), context=contexts)
     floor = None if at_least is None else parse_number("at_least", at_least)
-    emit(table, output)
+    emit(taken.told(table), output)
     if floor is not None and table.lowest < floor:
         typer.echo(f"specmath: lowest speed-up {table.lowest:.4g} is below --at-least {floor:g}", err=True)
         raise typer.Exit(3)

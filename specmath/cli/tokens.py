@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from specmath.cli.options import K_HELP, AcceptanceOptions, OutputOptions, with_options
+from specmath.cli.options import K_HELP, AcceptanceOptions, OutputOptions, SourceOptions, with_options
 
 
 @with_options
@@ -18,14 +18,17 @@ def tokens(
     ] = None,
     context: Annotated[str, typer.Option(metavar="C", help="Context, for --alpha-at.")] = "0",
     *,
+    source: SourceOptions,
     output: OutputOptions,
 ) -> None:
     """How many tokens does a step yield?"""
     from specmath.axes import parse_axis
+    from specmath.cli.from_source import taken_from
     from specmath.cli.laws import acceptance_laws, draft_lengths
     from specmath.cli.output import emit
     from specmath.token_yield import tokens_per_step
 
-    k_axis = draft_lengths(k, acceptance)
-    laws = acceptance_laws(acceptance, k_axis)
-    emit(tokens_per_step(laws, k_axis, context=parse_axis("context", context)), output)
+    taken = taken_from(acceptance, source, k)
+    k_axis = draft_lengths(taken.k, taken.acceptance)
+    laws = acceptance_laws(taken.acceptance, k_axis)
+    emit(taken.told(tokens_per_step(laws, k_axis, context=parse_axis("context", context))), output)

@@ -9,7 +9,7 @@ import numpy as np
 
 from specmath.checks import FloatArray
 from specmath.errors import InputError
-from specmath.execution import ONE_DEVICE, HostTimes, Layout
+from specmath.execution import HostTimes, Layout
 from specmath.model import DraftHead, ModelShape
 from specmath.roofline import ForwardPass
 
@@ -79,7 +79,7 @@ class Drafter(Protocol):
         """Draft passes of a step and the tokens in each."""
 
     def host_s(self, host: HostTimes, batch: FloatArray, tokens: FloatArray) -> FloatArray:
-        """Seconds of the host per draft pass of `tokens` tokens of each of `batch` sequences."""
+        """Seconds of the host per draft pass of `tokens` tokens of each of `batch` sequences of a rank."""
 
     def verify_s(
         self, target: ForwardPass, batch: FloatArray, width: FloatArray, context: FloatArray
@@ -130,7 +130,8 @@ class RunsModel:
         return ()
 
     def layout_under(self, target: Layout) -> Layout:
-        return ONE_DEVICE if self.layout is None else self.layout
+        """One device, or one for each data-parallel group, which drafts for its own sequences."""
+        return Layout(dp=target.dp) if self.layout is None else self.layout
 
     def work(self, depth: FloatArray, nodes: FloatArray) -> DraftWork:
         return one_by_one(depth, nodes)

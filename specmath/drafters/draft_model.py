@@ -14,9 +14,11 @@ from specmath.model import ModelShape
 class DraftModel(RunsModel):
     """A draft model: k passes one after another, weights and a cache of its own, on one device by default.
 
+    Under data-parallel attention that is one device for each group: a group drafts for its own sequences.
+
     Attributes:
         model: The draft model.
-        layout: How it is spread; None for one device.
+        layout: How it is spread; None for the default.
 
     Source: Leviathan et al. 2022 (arXiv:2211.17192).
 

@@ -18,8 +18,8 @@ from specmath.roofline import ForwardPass
 class Lookup:
     """A lookup draft: no model, no memory, the host's time per proposed token, and steps without a match.
 
-    Alone, a step without a match is a plain step. In a batch, sequences with and without a match share each
-    pass, which carries 1 + h·k tokens of a sequence on average.
+    Alone on its rank, a step without a match is a plain step. In a batch, sequences with and without a match
+    share each pass, which carries 1 + h·k tokens of a sequence on average.
 
     Attributes:
         match_rate: Share h of the steps of a sequence in which a match is found, in [0, 1].
@@ -38,7 +38,6 @@ class Lookup:
     resident: ClassVar[ModelShape | None] = None
     max_tokens: ClassVar[int | None] = None
     fitting_law: ClassVar[str] = "a match rate, and an acceptance that holds once matched"
-    assumptions: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "match_rate", float(require_range("match_rate", self.match_rate, 0, 1)))
@@ -46,6 +45,15 @@ class Lookup:
     @property
     def name(self) -> str:
         return f"{self.method} lookup"
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        if self.match_rate in (0, 1):
+            return ()
+        return (
+            "a shared pass is timed at its mean width 1 + h·k, not over which sequences match: up to k 8 "
+            "within 1.3 % for dense models, and too long by up to 9 % for 8 of 128 experts, 24 % for 2 of 8",
+        )
 
     def layout_under(self, target: Layout) -> Layout:
         return ONE_DEVICE
@@ -67,4 +75,5 @@ class Lookup:
         if h == 1:
             return matched
         alone = h * matched + (1 - h) * np.asarray(target.time(batch, 1, context))
-        return np.where(batch == 1, alone, target.time(batch, 1 + h * (width - 1), context))
+        shared = target.time(batch, 1 + h * (width - 1), context)
+        return np.where(target.rank_batch(batch) == 1, alone, shared)

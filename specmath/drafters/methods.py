@@ -171,7 +171,8 @@ def drafter_of(
         target: The target.
         draft: The draft model or head; None for a method that needs none or whose head is derived.
         method: One of `METHODS`; None to infer it from the draft, or a lookup from `match_rate`.
-        layout: How the draft is spread; None for one device, and for heads the target's ranks.
+        layout: How the draft is spread; None for one device of each data-parallel group, and for heads the
+            target's ranks.
         match_rate: Share of steps with a match, for ngram and suffix only.
         exit_layer: Layers that a draft pass runs, for early-exit only.
 

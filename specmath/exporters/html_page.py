@@ -7,7 +7,13 @@ from html import escape
 from typing import Final, TextIO
 
 from specmath.exporters.frames import text_frame
-from specmath.exporters.readable import ReadableColumn, derivation_of, notes_of, readable_columns
+from specmath.exporters.readable import (
+    ReadableColumn,
+    blocks_of,
+    derivation_of,
+    notes_of,
+    readable_columns,
+)
 from specmath.exporters.text import CODE_SPAN, printable
 from specmath.results import Result
 
@@ -40,6 +46,10 @@ def write(result: Result, stream: TextIO, explain: bool = False) -> None:
     blocks = [text_frame(columns).to_html(index=False, border=0, justify="left")]
     if result.verdict:
         blocks.insert(0, f"<p><strong>{_prose(printable(result.verdict))}</strong></p>")
+    blocks += [
+        f"<p>{escape(block.label)}:</p>\n<pre><code>{escape(block.text)}</code></pre>"
+        for block in blocks_of(result)
+    ]
     if notes := notes_of(result, explain):
         items = (f"<li>{note.kind.capitalize()}: {_prose(note.text)}</li>" for note in notes)
         blocks.append("\n".join(("<ul>", *items, "</ul>")))

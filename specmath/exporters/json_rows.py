@@ -35,6 +35,10 @@ def write(result: Result, stream: TextIO, explain: bool = False) -> None:
 def heading(result: Result, explain: bool = False) -> dict[str, Any]:
     """What a file says about its rows; JSON puts it before them, Parquet into its metadata."""
     warnings = [{"code": told.code, "text": told.text, "remedy": told.remedy} for told in result.warnings]
+    pasted = [
+        {"label": block.label, "language": block.language, "text": block.text} for block in result.blocks
+    ]
+    config = {"config": pasted} if pasted else {}
     derivation = {"derivation": list(result.derivation)} if explain else {}
     return {
         "schema": result.schema,
@@ -43,6 +47,7 @@ def heading(result: Result, explain: bool = False) -> dict[str, Any]:
         "inputs": dict(zip(result.inputs, cells(list(result.inputs.values())), strict=True)),
         "assumptions": list(result.assumptions),
         "warnings": warnings,
+        **config,
         **derivation,
     }
 

@@ -5,18 +5,29 @@ from __future__ import annotations
 import re
 from typing import Final, TextIO
 
-from specmath.exporters.readable import ReadableColumn, derivation_of, notes_of, readable_columns
+from specmath.exporters.readable import (
+    ReadableColumn,
+    blocks_of,
+    derivation_of,
+    notes_of,
+    readable_columns,
+)
 from specmath.exporters.text import CODE_SPAN, printable, screen_width
-from specmath.results import Result
+from specmath.results import Block, Result
 
 _MARKUP: Final = re.compile(r"[\\`*\[\]<>|$~]|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)")
 
+_TICKS: Final = re.compile("`+")
+
 
 def write(result: Result, stream: TextIO, explain: bool = False) -> None:
-    """Verdict in bold, then the table, then its assumptions and warnings as bullets."""
+    """Verdict in bold, the table, what is to be pasted, then assumptions and warnings as bullets."""
     blocks = [_table(readable_columns(result))]
     if result.verdict:
         blocks.insert(0, [f"**{_prose(printable(result.verdict))}**"])
+    blocks += [
+        lines for block in blocks_of(result) for lines in ([f"{escaped(block.label)}:"], _fenced(block))
+    ]
     if notes := notes_of(result, explain):
         blocks.append([f"- {note.kind.capitalize()}: {_prose(note.text)}" for note in notes])
     if explain and (steps := derivation_of(result)):
@@ -37,6 +48,12 @@ def _prose(text: str) -> str:
     """A sentence of ours: what stands in backticks is code and needs no escape."""
     parts = CODE_SPAN.split(text)  # text, code, text, …
     return "".join(f"`{part}`" if place % 2 else escaped(part) for place, part in enumerate(parts))
+
+
+def _fenced(block: Block) -> list[str]:
+    """A code block behind a fence that no line of it can close."""
+    fence = "`" * max(3, 1 + max(map(len, _TICKS.findall(block.text)), default=0))
+    return [f"{fence}{block.language}", *block.text.split("\n"), fence]
 
 
 def _table(columns: list[ReadableColumn]) -> list[str]:

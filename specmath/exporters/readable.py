@@ -13,7 +13,7 @@ from typing import NamedTuple
 from specmath.columns import Column, column_of
 from specmath.errors import InputError
 from specmath.exporters.text import printable, vector_text
-from specmath.results import Cell, Result, cells
+from specmath.results import Block, Cell, Result, cells
 from specmath.units import display_scale, format_significant
 
 MAX_ROWS = 10_000
@@ -88,6 +88,18 @@ def notes_of(result: Result, explain: bool) -> list[Note]:
         *([Note("for", inputs)] if inputs else []),
         *(Note("assumes", text) for text in shown),
         *(Note("warning", text) for text in warnings),
+    ]
+
+
+def blocks_of(result: Result) -> list[Block]:
+    """What is to be pasted elsewhere, its lines harmless to show."""
+    return [
+        Block(
+            printable(block.label),
+            printable(block.language),
+            "\n".join(printable(line) for line in block.text.split("\n")),
+        )
+        for block in result.blocks
     ]
 
 

@@ -19,7 +19,13 @@ from rich.cells import chop_cells
 from rich.console import Console
 from rich.text import Text
 
-from specmath.exporters.readable import ReadableColumn, derivation_of, notes_of, readable_columns
+from specmath.exporters.readable import (
+    ReadableColumn,
+    blocks_of,
+    derivation_of,
+    notes_of,
+    readable_columns,
+)
 from specmath.exporters.text import printable, screen_width
 from specmath.results import Result
 
@@ -57,7 +63,7 @@ def show(result: Result, console: Console, explain: bool = False, *, fit: bool =
     shown = _fitted(columns, console.width) if fit else columns
     head, *rows = _lines(shown)
     verdict, notes = result.verdict, notes_of(result, explain)  # whatever may fail, before the first line
-    steps = derivation_of(result) if explain else []
+    blocks, steps = blocks_of(result), derivation_of(result) if explain else []
 
     def say(text: str, style: str = "", wrap: bool = fit) -> None:
         console.print(Text(text, style), soft_wrap=not wrap)
@@ -68,6 +74,9 @@ def show(result: Result, console: Console, explain: bool = False, *, fit: bool =
     say("\n".join(["─" * _total(shown), *rows, ""]), wrap=False)
     if len(shown) < len(columns):
         say(_left_out(columns, shown), "dim")
+    for block in blocks:
+        say(f"{block.label}:", "bold")
+        say(f"{block.text}\n", wrap=False)  # to be pasted: a break of ours would be in the way
     for note in notes:
         say(f"{note.kind}: {note.text}", _NOTE_STYLES[note.kind])
     if steps:

@@ -141,7 +141,7 @@ def outside_layers(fields: Fields) -> Part:
     tied = fields.flag("tie")
     weights = matrix("lm_head", "head", vocab, width)
     if not tied:
-        weights += [table("embed_tokens", vocab * width)]
+        weights += [table("embed_tokens", vocab * width, width)]
     if fields.flag("head_bias"):
         weights.append(vector("lm_head.bias", vocab))
     if width != hidden:

@@ -16,6 +16,14 @@ from specmath.errors import DataError
 from specmath.hf.fields import shown
 from specmath.hf.module_names import ModuleNames
 from specmath.hf.packing import ALGORITHMS, PER_CHANNEL, PER_TENSOR, Packed
+from specmath.hf.quantization_fields import (
+    by_algorithm,
+    cache_dtype,
+    excluded_modules,
+    listed_names,
+    table_of,
+    whole_number,
+)
 from specmath.model import QUANTIZED_ROLES
 
 _REACHED: Final = QUANTIZED_ROLES | {"experts"}
@@ -92,54 +100,7 @@ def _guessed_method(block: Mapping[str, Any]) -> str:
     ):
         if field in block:
             return method
-    return ""
-
-
-def _number(block: Mapping[str, Any], where: str, *names: str, default: int | None = None) -> int:
-    for name in names:
-        value = block.get(name)
-        if value is None:
-            continue
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or value != int(max(-1, min(value, 2**20)))
-        ):
-            wanted = f"must be a whole number from -1 to {2**20:,}"
-            raise DataError(where, f"quantization_config.{name}: {wanted}, got {shown(value)}")
-        if name.endswith("group_size") and value != -1 and value < 8:
-            raise DataError(
-                where, f"quantization_config.{name}: must be -1 or at least 8, got {shown(value)}"
-            )
-        if "bits" in name and not 1 <= value <= 32:
-            raise DataError(where, f"quantization_config.{name}: must be 1 to 32, got {shown(value)}")
-        return int(value)
-    if default is None:
-        raise DataError(where, f"quantization_config.{names[0]}: is missing")
-    return default
-
-
-def _names(block: Mapping[str, Any], *fields: str) -> list[object]:
-    found: list[object] = []
-    for field in fields:
-        value = block.get(field)
-        found += value if isinstance(value, list) else [value] if isinstance(value, str) else []
-    return found
-
-
-_EXCLUDED_IN: Final = (
-    "ignore",
-    "ignored_layers",
-    "exclude",
-    "exclude_modules",
-    "modules_to_not_convert",
-    "modules_to_skip",
-    "llm_int8_skip_modules",
-)
-
-
-def _excluded(block: Mapping[str, Any]) -> ModuleNames:
-    return ModuleNames(_names(block, *_EXCLUDED_IN))
+    return "mlx" if {"bits", "group_size"} <= set(block) else ""
 
 
 def _fp8(block: Mapping[str, Any], where: str) -> Scheme:
@@ -148,44 +109,44 @@ def _fp8(block: Mapping[str, Any], where: str) -> Scheme:
     sizes = size if isinstance(size, list) and size else [PER_TENSOR]
     area = 1
     for length in sizes:
-        area *= _number({"weight_block_size": length}, where, "weight_block_size")
+        area *= whole_number({"weight_block_size": length}, where, "weight_block_size")
     activations = "fp8" if block.get("activation_scheme") is not None else None
     packed = Packed(name="fp8", bits=8, block=area, scale_bytes=4, compute_dtype=activations)
     rules: list[tuple[ModuleNames, Packed | None]] = []
     expert_algo = block.get("moe_quant_algo") or block.get("expert_dtype")
     if expert_algo is not None:
-        rules.append((ModuleNames(["experts"]), _by_algorithm(str(expert_algo), block, where)))
+        rules.append((ModuleNames(["experts"]), by_algorithm(str(expert_algo), block, where)))
     return Scheme(
         name="fp8",
         default=packed,
         rules=tuple(rules),
-        excluded=_excluded(block),
-        kv_cache_dtype=_cache_dtype(block, where),
+        excluded=excluded_modules(block),
+        kv_cache_dtype=cache_dtype(block, where),
     )
 
 
 def _fbgemm(block: Mapping[str, Any], where: str) -> Scheme:
     packed = Packed(name="fp8", bits=8, block=PER_CHANNEL, scale_bytes=4, compute_dtype="fp8")
-    return Scheme(name="fbgemm_fp8", default=packed, excluded=_excluded(block))
+    return Scheme(name="fbgemm_fp8", default=packed, excluded=excluded_modules(block))
 
 
 def _integer(block: Mapping[str, Any], where: str) -> Scheme:
     """AWQ, GPTQ and AutoRound: integers in groups with a 16-bit scale and a packed zero point."""
-    bits = _number(block, where, "bits", "w_bit")
-    group = _number(block, where, "group_size", "q_group_size", default=128)
+    bits = whole_number(block, where, "bits", "w_bit")
+    group = whole_number(block, where, "group_size", "q_group_size", default=128)
     packed = _grouped(bits, group)
     rules: list[tuple[ModuleNames, Packed | None]] = []
-    for names, own in (*_table(block.get("dynamic")).items(), *_table(block.get("extra_config")).items()):
+    for names, own in (*table_of(block.get("dynamic")).items(), *table_of(block.get("extra_config")).items()):
         negative, plain = names.startswith("-:"), names.removeprefix("-:").removeprefix("+:")
         pattern = f"re:{plain}" if names[:2] in ("-:", "+:") else plain
-        own_bits = _number(_table(own), where, "bits", default=bits)
-        own_group = _number(_table(own), where, "group_size", default=group)
+        own_bits = whole_number(table_of(own), where, "bits", default=bits)
+        own_group = whole_number(table_of(own), where, "group_size", default=group)
         rules.append(
             (ModuleNames([pattern]), None if negative or own_bits >= 16 else _grouped(own_bits, own_group))
         )
     if block.get("lm_head") is True:
         rules.append((ModuleNames(["lm_head"]), packed))
-    return Scheme(name=f"int{bits}", default=packed, rules=tuple(rules), excluded=_excluded(block))
+    return Scheme(name=f"int{bits}", default=packed, rules=tuple(rules), excluded=excluded_modules(block))
 
 
 def _grouped(bits: int, group: int) -> Packed:
@@ -193,8 +154,29 @@ def _grouped(bits: int, group: int) -> Packed:
     return Packed(name=f"int{bits}", bits=bits, block=block, scale_bytes=2, zero_bytes=bits / 8)
 
 
-def _table(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+def _mlx(block: Mapping[str, Any], where: str) -> Scheme:
+    """MLX: groups with a 16-bit scale and bias, or the block formats; table and head are quantised, too."""
+    packed = _of_mlx(block, where)
+    own = [(name, value) for name, value in block.items() if isinstance(value, Mapping | bool)]
+    rules: list[tuple[ModuleNames, Packed | None]] = [
+        (ModuleNames([name]), _of_mlx({**block, **value}, where) if isinstance(value, Mapping) else None)
+        for name, value in own
+        if value is not True
+    ]
+    rules.append((ModuleNames(["embed_tokens", "lm_head"]), packed))
+    return Scheme(name=packed.name, default=packed, rules=tuple(rules), excluded=ModuleNames([]))
+
+
+def _of_mlx(block: Mapping[str, Any], where: str) -> Packed:
+    mode = str(block.get("mode") or "affine")
+    if mode != "affine":
+        packed = by_algorithm(mode, block, where)
+        if packed is None:
+            raise DataError(where, f"quantization.mode: {mode!r} quantises nothing")
+        return replace(packed, compute_dtype=None)
+    bits = whole_number(block, where, "bits", default=4)
+    group = whole_number(block, where, "group_size", default=64)
+    return Packed(name=f"int{bits}", bits=bits, block=group, scale_bytes=2, zero_bytes=2)
 
 
 def _bitsandbytes(block: Mapping[str, Any], where: str) -> Scheme:
@@ -204,16 +186,16 @@ def _bitsandbytes(block: Mapping[str, Any], where: str) -> Scheme:
         packed = Packed(name="nf4", bits=4, block=64, scale_bytes=scale)
     else:
         packed = Packed(name="int8", bits=8, block=PER_CHANNEL, scale_bytes=4, compute_dtype="int8")
-    return Scheme(name="bitsandbytes", default=packed, excluded=_excluded(block))
+    return Scheme(name="bitsandbytes", default=packed, excluded=excluded_modules(block))
 
 
 def _groups(block: Mapping[str, Any], where: str) -> Scheme:
     """compressed-tensors and the newer ModelOpt files: groups of targets, each with its own weights."""
     default: Packed | None = None
     rules: list[tuple[ModuleNames, Packed | None]] = []
-    for group in _table(block.get("config_groups")).values():
-        packed = _compressed(_table(_table(group).get("weights")), group, block, where)
-        targets = _names(_table(group), "targets")
+    for group in table_of(block.get("config_groups")).values():
+        packed = _compressed(table_of(table_of(group).get("weights")), group, block, where)
+        targets = listed_names(table_of(group), "targets")
         if "Linear" in targets or not targets:
             default = packed
         named = [target for target in targets if target != "Linear"]
@@ -224,17 +206,17 @@ def _groups(block: Mapping[str, Any], where: str) -> Scheme:
         name=str(block.get("quant_method") or "compressed-tensors"),
         default=default,
         rules=(*own, *rules),
-        excluded=_excluded(block),
-        kv_cache_dtype=_cache_dtype(block, where),
+        excluded=excluded_modules(block),
+        kv_cache_dtype=cache_dtype(block, where),
     )
 
 
 def _by_layer(block: Mapping[str, Any], where: str) -> tuple[tuple[ModuleNames, Packed | None], ...]:
     """A table of modules, thousands of them in large mixtures, as one rule for each format."""
     names: dict[Packed | None, list[object]] = {}
-    for name, layer in _table(block.get("quantized_layers")).items():
-        own = _table(layer)
-        packed = _by_algorithm(str(own.get("quant_algo")), own, where)
+    for name, layer in table_of(block.get("quantized_layers")).items():
+        own = table_of(layer)
+        packed = by_algorithm(str(own.get("quant_algo")), own, where)
         names.setdefault(packed, []).append(name)
     return tuple((ModuleNames(patterns), packed) for packed, patterns in names.items())
 
@@ -244,15 +226,15 @@ def _compressed(
 ) -> Packed | None:
     if not weights:
         return None
-    bits = _number(weights, where, "num_bits", default=8)
+    bits = whole_number(weights, where, "num_bits", default=8)
     floating = weights.get("type") == "float"
-    inputs = _table(_table(group).get("input_activations"))
-    size = _number(weights, where, "group_size", default=PER_TENSOR)
+    inputs = table_of(table_of(group).get("input_activations"))
+    size = whole_number(weights, where, "group_size", default=PER_TENSOR)
     if weights.get("strategy") == "channel":
         size = PER_CHANNEL
     if weights.get("strategy") == "block":
         size = _block_area(weights, where)
-    layout = str(_table(group).get("format") or block.get("format") or "")
+    layout = str(table_of(group).get("format") or block.get("format") or "")
     if floating and bits == 4:
         tiny = "mxfp4" if "mxfp4" in layout or size == 32 else "nvfp4"
         return Packed(
@@ -260,7 +242,7 @@ def _compressed(
         )
     compute = None
     if inputs:
-        compute = "fp8" if floating and _number(inputs, where, "num_bits", default=8) == 8 else "int8"
+        compute = "fp8" if floating and whole_number(inputs, where, "num_bits", default=8) == 8 else "int8"
     name = f"fp{bits}" if floating else f"int{bits}"
     zero = 0.0 if weights.get("symmetric", True) else bits / 8
     return Packed(name=name, bits=bits, block=size, scale_bytes=2, zero_bytes=zero, compute_dtype=compute)
@@ -272,19 +254,8 @@ def _block_area(weights: Mapping[str, Any], where: str) -> int:
         return PER_TENSOR
     area = 1
     for length in structure:
-        area *= _number({"block_structure": length}, where, "block_structure")
+        area *= whole_number({"block_structure": length}, where, "block_structure")
     return area
-
-
-def _by_algorithm(algorithm: str, block: Mapping[str, Any], where: str) -> Packed | None:
-    key = algorithm.lower().replace("_", "-")
-    if key not in ALGORITHMS:
-        raise DataError(where, f"quantization_config.quant_algo: {algorithm!r} is not known")
-    packed = ALGORITHMS[key]
-    size = _number(block, where, "group_size", default=packed.block if packed else 0)
-    if packed is None or size <= 0 or packed.block <= 0 or packed.block > 1024:
-        return packed
-    return replace(packed, block=size)
 
 
 def _modelopt(block: Mapping[str, Any], where: str) -> Scheme | None:
@@ -296,26 +267,17 @@ def _modelopt(block: Mapping[str, Any], where: str) -> Scheme | None:
     own = _by_layer(block, where)
     return Scheme(
         name=algorithm or "modelopt",
-        default=None if mixed else _by_algorithm(algorithm, block, where),
+        default=None if mixed else by_algorithm(algorithm, block, where),
         rules=own,
-        excluded=_excluded(block),
-        kv_cache_dtype=_cache_dtype(block, where),
+        excluded=excluded_modules(block),
+        kv_cache_dtype=cache_dtype(block, where),
     )
 
 
 def _mxfp4(block: Mapping[str, Any], where: str) -> Scheme:
-    return Scheme(name="mxfp4", default=ALGORITHMS["mxfp4"], excluded=_excluded(block), experts_only=True)
-
-
-def _cache_dtype(block: Mapping[str, Any], where: str) -> str | None:
-    scheme, algorithm = _table(block.get("kv_cache_scheme")), block.get("kv_cache_quant_algo")
-    if scheme:
-        kind = "fp8" if scheme.get("type") == "float" else "int8"
-        return {8: kind, 4: "nvfp4" if kind == "fp8" else "int4"}.get(
-            _number(scheme, where, "num_bits", default=8)
-        )
-    named = str(algorithm).lower() if algorithm else ""
-    return named if named in ("fp8", "int8", "nvfp4") else None
+    return Scheme(
+        name="mxfp4", default=ALGORITHMS["mxfp4"], excluded=excluded_modules(block), experts_only=True
+    )
 
 
 _READERS: Final[dict[str, Callable[[Mapping[str, Any], str], Scheme | None]]] = {
@@ -332,5 +294,6 @@ _READERS: Final[dict[str, Callable[[Mapping[str, Any], str], Scheme | None]]] = 
     "modelopt": _modelopt,
     "modelopt-fp4": _modelopt,
     "modelopt-mixed": _modelopt,
+    "mlx": _mlx,
     "mxfp4": _mxfp4,
 }

@@ -171,7 +171,7 @@ def plain_dtype(fields: Fields, assumed: list[str]) -> str:
 
 def _quantization(config: Mapping[str, Any]) -> Any:
     """The quantisation block; the dtype of experts that stands beside it goes with it (DeepSeek V4)."""
-    block = config.get("quantization_config")
+    block = config.get("quantization_config", config.get("quantization"))  # the second is MLX's
     if isinstance(block, Mapping) and isinstance(config.get("expert_dtype"), str):
         return {**block, "expert_dtype": config["expert_dtype"]}
     return block

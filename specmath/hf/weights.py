@@ -117,6 +117,9 @@ def norm(fields: Fields, path: str, width: int, kind: str | None = None) -> list
     return [vector(path, per_value * width)] if per_value else []
 
 
-def table(path: str, params: int) -> Weight:
-    """A table of which a token reads one row: stored, but not read by a pass."""
-    return Weight(path=path, role="embedding", params=params, reads=0)
+def table(path: str, params: int, columns: int = 0) -> Weight:
+    """A table of which a token reads one row: stored, but not read by a pass.
+
+    With `columns` a quantisation block may name it; without, it keeps its plain dtype.
+    """
+    return Weight(path=path, role="embedding", params=params, in_features=columns, reads=0)
