@@ -1,0 +1,1 @@
+"""What will break or bite when speculation is switched on: one file per subject, a function per finding."""

@@ -1,0 +1,1 @@
+"""Why a speculative step costs what it costs: measured pairs beside a model, and the likely causes."""
