@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from specmath.batch_files import read_batches as read_batches
     from specmath.batch_policies import PolicyRow as PolicyRow
     from specmath.best_trees import BestTree as BestTree
+    from specmath.beta_fits import fitted_beta as fitted_beta
     from specmath.breakevens import (
         breakeven_acceptance_length as breakeven_acceptance_length,
         breakeven_alpha as breakeven_alpha,
@@ -68,11 +69,15 @@ if TYPE_CHECKING:
         hardware_names as hardware_names,
         load_hardware as load_hardware,
     )
+    from specmath.clustered_errors import ratio_standard_error as ratio_standard_error
     from specmath.comparisons import (
         Contender as Contender,
         DrafterComparison as DrafterComparison,
         compare_drafters as compare_drafters,
     )
+    from specmath.compatibility.findings import Finding as Finding
+    from specmath.compatibility.question import check_speculation as check_speculation
+    from specmath.compatibility.table import CheckTable as CheckTable
     from specmath.corrections import (
         Correction as Correction,
         Evidence as Evidence,
@@ -81,7 +86,21 @@ if TYPE_CHECKING:
         chosen_correction as chosen_correction,
         fitted_correction as fitted_correction,
     )
+    from specmath.counted_acceptance import (
+        AlphaEstimate as AlphaEstimate,
+        PositionCounts as PositionCounts,
+        alpha_of_totals as alpha_of_totals,
+        counts_by_position as counts_by_position,
+        counts_of_cut_drafts as counts_of_cut_drafts,
+    )
     from specmath.crossovers import CrossoverTable as CrossoverTable, find_crossovers as find_crossovers
+    from specmath.diagnosis.causes import Cause as Cause
+    from specmath.diagnosis.setup import Observed as Observed, SetUp as SetUp
+    from specmath.diagnosis.table import (
+        CauseTable as CauseTable,
+        DiagnosisTable as DiagnosisTable,
+        diagnose as diagnose,
+    )
     from specmath.drafters.assistant import Assistant as Assistant
     from specmath.drafters.base import Drafter as Drafter, DraftWork as DraftWork
     from specmath.drafters.block import DFlash as DFlash, Domino as Domino, DSpark as DSpark
@@ -99,6 +118,36 @@ if TYPE_CHECKING:
     from specmath.drafters.mtp import Mtp as Mtp
     from specmath.drafters.p_eagle import PEagle as PEagle
     from specmath.drafters.parallel_model import ParallelModel as ParallelModel
+    from specmath.engines.alpha_table import AlphaTable as AlphaTable, alpha_table as alpha_table
+    from specmath.engines.configs.making import engine_config as engine_config
+    from specmath.engines.configs.record import EngineConfig as EngineConfig
+    from specmath.engines.configs.scheduled import (
+        ConfiguredSchedule as ConfiguredSchedule,
+        configured_schedule as configured_schedule,
+    )
+    from specmath.engines.estimates import (
+        AcceptanceEstimate as AcceptanceEstimate,
+        estimate_acceptance as estimate_acceptance,
+    )
+    from specmath.engines.fetching import Limits as Limits
+    from specmath.engines.history import (
+        History as History,
+        Interval as Interval,
+        ask_history as ask_history,
+    )
+    from specmath.engines.project_file import ProjectFile as ProjectFile, project_file as project_file
+    from specmath.engines.recognition import read_telemetry as read_telemetry
+    from specmath.engines.server_telemetry import read_server as read_server, telemetry_of as telemetry_of
+    from specmath.engines.servers import Server as Server, ask_server as ask_server
+    from specmath.engines.source_law import SourceLaw as SourceLaw, source_law as source_law
+    from specmath.engines.telemetry import (
+        Load as Load,
+        ReportedRate as ReportedRate,
+        RequestCounts as RequestCounts,
+        Telemetry as Telemetry,
+    )
+    from specmath.engines.typed_counts import typed_counts as typed_counts
+    from specmath.engines.watching import watch_server as watch_server
     from specmath.errors import (
         AccessError as AccessError,
         DataError as DataError,
@@ -207,7 +256,7 @@ if TYPE_CHECKING:
         speedup_from_acceptance_length as speedup_from_acceptance_length,
         step_cost as step_cost,
     )
-    from specmath.results import Advice as Advice, Result as Result
+    from specmath.results import Advice as Advice, Block as Block, Result as Result
     from specmath.roofline import ForwardPass as ForwardPass, PassPart as PassPart
     from specmath.roofline_source import Roofline as Roofline, roofline_cases as roofline_cases
     from specmath.run_files import (
@@ -272,6 +321,7 @@ _HOMES = {
     "batch_files": ("read_batches",),
     "batch_policies": ("PolicyRow",),
     "best_trees": ("BestTree",),
+    "beta_fits": ("fitted_beta",),
     "breakevens": (
         "breakeven_acceptance_length",
         "breakeven_alpha",
@@ -285,10 +335,23 @@ _HOMES = {
         "verify_bound_batch",
     ),
     "catalogue": ("hardware_catalogue", "hardware_names", "load_hardware"),
-    "corrections": ("Correction", "Evidence", "Fit", "Growth", "chosen_correction", "fitted_correction"),
+    "clustered_errors": ("ratio_standard_error",),
     "comparisons": ("Contender", "DrafterComparison", "compare_drafters"),
+    "compatibility.findings": ("Finding",),
+    "compatibility.question": ("check_speculation",),
+    "compatibility.table": ("CheckTable",),
+    "corrections": ("Correction", "Evidence", "Fit", "Growth", "chosen_correction", "fitted_correction"),
+    "counted_acceptance": (
+        "AlphaEstimate",
+        "PositionCounts",
+        "alpha_of_totals",
+        "counts_by_position",
+        "counts_of_cut_drafts",
+    ),
     "crossovers": ("CrossoverTable", "find_crossovers"),
-    "errors": ("AccessError", "DataError", "InputError", "SpecmathError", "UnknownNameError"),
+    "diagnosis.causes": ("Cause",),
+    "diagnosis.setup": ("Observed", "SetUp"),
+    "diagnosis.table": ("CauseTable", "DiagnosisTable", "diagnose"),
     "drafters.assistant": ("Assistant",),
     "drafters.base": ("DraftWork", "Drafter"),
     "drafters.block": ("DFlash", "DSpark", "Domino"),
@@ -302,6 +365,36 @@ _HOMES = {
     "drafters.mtp": ("Mtp",),
     "drafters.p_eagle": ("PEagle",),
     "drafters.parallel_model": ("ParallelModel",),
+    "engines.alpha_table": (
+        "AlphaTable",
+        "alpha_table",
+    ),
+    "engines.configs.making": ("engine_config",),
+    "engines.configs.record": ("EngineConfig",),
+    "engines.configs.scheduled": ("ConfiguredSchedule", "configured_schedule"),
+    "engines.estimates": (
+        "AcceptanceEstimate",
+        "estimate_acceptance",
+    ),
+    "engines.fetching": ("Limits",),
+    "engines.history": ("History", "Interval", "ask_history"),
+    "engines.project_file": ("ProjectFile", "project_file"),
+    "engines.recognition": ("read_telemetry",),
+    "engines.server_telemetry": ("read_server", "telemetry_of"),
+    "engines.servers": ("Server", "ask_server"),
+    "engines.source_law": (
+        "SourceLaw",
+        "source_law",
+    ),
+    "engines.telemetry": (
+        "Load",
+        "ReportedRate",
+        "RequestCounts",
+        "Telemetry",
+    ),
+    "engines.typed_counts": ("typed_counts",),
+    "engines.watching": ("watch_server",),
+    "errors": ("AccessError", "DataError", "InputError", "SpecmathError", "UnknownNameError"),
     "estimation": (
         "CounterEstimate",
         "alpha_from_acceptance_length",
@@ -309,8 +402,8 @@ _HOMES = {
         "alpha_from_counters",
     ),
     "evidence": ("MeasuredEvidence", "measured_evidence"),
-    "experts": ("expected_experts",),
     "execution": ("DeviceRates", "Efficiency", "HostTimes", "IDEAL", "Layout"),
+    "experts": ("expected_experts",),
     "flips": ("Flip", "FlipTable", "flip_points"),
     "forecast": ("SpeedupTable", "forecast_speedup"),
     "hardware_tables": ("HardwareList", "HardwareSheet", "hardware_sheet", "list_hardware"),
@@ -345,11 +438,11 @@ _HOMES = {
         "speedup_from_acceptance_length",
         "step_cost",
     ),
-    "results": ("Advice", "Result"),
+    "results": ("Advice", "Block", "Result"),
     "roofline": ("ForwardPass", "PassPart"),
     "roofline_source": ("Roofline", "roofline_cases"),
-    "schedule": ("ScheduleTable", "plan_schedule"),
     "run_files": ("RunDefaults", "read_runs"),
+    "schedule": ("ScheduleTable", "plan_schedule"),
     "scoring": (
         "Score",
         "anchored_predictions",

@@ -155,7 +155,7 @@ def alpha_from_counters(drafts: int, accepted_per_position: Sequence[int]) -> Co
     conditional, spread = _proportions(accepted, judged)
     chi_square = _chi_square(conditional, judged, alpha)
     compared = int(np.count_nonzero(judged)) - 1
-    low, high = _wilson_interval(total, trials)
+    low, high = wilson_interval(total, trials)
     return CounterEstimate(
         k=accepted.size,
         drafts=int(drafts),
@@ -257,8 +257,8 @@ def _chi_square(conditional: FloatArray, judged: IntArray, alpha: float) -> floa
     return float(np.sum(judged[known] * (conditional[known] - alpha) ** 2) / (alpha * (1.0 - alpha)))
 
 
-def _wilson_interval(successes: int, trials: int) -> tuple[float, float]:
-    """Proportions whose own 95 % range still holds the one observed (Wilson 1927).
+def wilson_interval(successes: float, trials: float) -> tuple[float, float]:
+    """Proportions whose own 95 % range still holds the one observed (Wilson 1927); trials above 0.
 
     The lower end solves (n + z²) p² − (2s + z²) p + s²/n = 0; written as s²/n over the larger root's
     numerator it is exactly 0 at s = 0. The upper end is the same for failures.

@@ -63,7 +63,10 @@ def test_versions_agree() -> None:
 
 def test_every_column_is_explained() -> None:
     from specmath.accuracy_tables import AccuracyTable, LeftOutTable, PointTable
+    from specmath.compatibility.table import CheckTable
     from specmath.crossovers import CrossoverTable
+    from specmath.diagnosis.table import CauseTable, DiagnosisTable
+    from specmath.engines.alpha_table import AlphaTable
     from specmath.flips import FlipTable
     from specmath.forecast import SpeedupTable
     from specmath.pass_table import PassTable
@@ -72,7 +75,8 @@ def test_every_column_is_explained() -> None:
 
     page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     asked = (CrossoverTable, FlipTable, SpeedupTable, PassTable, ScheduleTable, TokenTable)
-    for result in (*asked, AccuracyTable, LeftOutTable, PointTable):
+    judged = (AlphaTable, CheckTable, DiagnosisTable, CauseTable)
+    for result in (*asked, *judged, AccuracyTable, LeftOutTable, PointTable):
         for key in result.keys:
             assert f"`{key}`" in page, key
 

@@ -18,13 +18,15 @@ FLOORS = (
     {"model_counts"},
     {"acceptance"},
     {"additive", "estimation", "experts", "kernels", "mixtures", "ratios", "trees", "roofline", "scoring"},
+    {"beta_fits", "clustered_errors", "counted_acceptance"},
     {"acceptance_axis", "best_trees", "breakevens", "memory", "policies", "strata"},
     {"drafters", "profiles", "roofline_text", "sources"},
     {"anchor_distance", "corrections", "k_lines", "measurements", "measuring"},
+    {"corrected_steps", "measured_acceptance", "measurement_doubts"},
     {"anchors"},
     {"adaptive", "additive_source", "roofline_source"},
-    {"cautions", "profiled_source"},
-    {"batch_policies", "critical_contexts", "flip_inputs", "winning"},
+    {"cautions", "profiled_source", "question_advice"},
+    {"batch_policies", "critical_contexts", "diagnosis", "flip_inputs", "winning"},
     {"flips", "schedule_text"},
     {
         "comparisons",
@@ -36,9 +38,13 @@ FLOORS = (
         "schedule",
         "token_yield",
     },
+    {"strict_json", "text_files"},
+    {"row_files"},
     {"axes", "batch_files", "columns", "files", "hf", "measurement_files", "run_files", "strict_yaml"},
     {"catalogue_files"},
     {"catalogue", "exporters", "model_catalogue", "profile_catalogue"},
+    {"engines"},
+    {"compatibility"},
     {"hardware_tables", "model_tables", "profile_tables", "setups", "tables"},
     {"accuracy", "accuracy_tables"},
     {"cli"},
@@ -150,6 +156,15 @@ def command(line: str) -> str:
 )
 def test_nothing_heavy_is_imported_before_it_is_needed(code: str, allowed: set[str]) -> None:
     assert loaded_by(code) <= allowed
+
+
+@pytest.mark.parametrize("line", ["speedup --alpha .7 --c .1 -f csv", "tokens --alpha .7 -f md"])
+def test_a_question_without_a_source_reads_no_engine(line: str) -> None:
+    readers = ("prometheus_client", *(f"specmath.engines.{name}" for name in ("recognition", "estimates")))
+    probe = f"import sys\ntry:\n    exec({command(line)!r})\nexcept SystemExit:\n    pass\n"
+    probe += f"print('loaded:', *[name for name in {readers!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1].split() == ["loaded:"]
 
 
 def test_the_probe_can_fail() -> None:

@@ -57,7 +57,7 @@ def run(arguments: list[str]) -> int:
         _say(f"specmath: error: {message}")
     else:
         if status == INTERRUPTED:  # typer turns Ctrl-C into this exit status
-            _say("specmath: error: interrupted; what was written to stdout is incomplete")
+            _say("specmath: error: interrupted; no complete result was written")
     return status if isinstance(status, int) else 0
 
 
@@ -76,7 +76,7 @@ def _defaults(command: Any, arguments: list[str]) -> dict[str, Any]:
 
     name = next(iter(arguments), "")
     leaves = {key: leaf for key, leaf in command.commands.items() if not hasattr(leaf, "commands")}
-    if name not in leaves or {"-h", "--help"} & set(arguments):
+    if name not in leaves or name == "init" or {"-h", "--help"} & set(arguments):
         return {}
     commands = {key: Command.of(leaf.params) for key, leaf in leaves.items()}
     values = project_defaults(name, commands, arguments)

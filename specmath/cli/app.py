@@ -28,7 +28,22 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "schedule": (
         "specmath schedule --alpha 0.7 --batches 1=.2,8=.5,64=.3",
         "specmath schedule --beta 5.6/2.3 --batches 1:256:x2 --target qwen3-32b --draft qwen3-0.6b "
-        "--context 2k,32k",
+        "--context 2k --engine vllm@0.32",
+    ),
+    "diagnose": (
+        "specmath diagnose k=1,acceptance-length=1.69,off=465.3tok/s@1,on=260.4tok/s@1 --engine vllm "
+        "--method mtp",
+        "specmath diagnose runs.csv --hardware h100-sxm --engine vllm --target llama-3.1-8b "
+        "--draft eagle3-llama-3.1-8b --causes -f md",
+    ),
+    "alpha": (
+        "specmath alpha metrics.txt --since earlier.txt",
+        "specmath alpha --drafts 1000 --positions 760/530/360",
+    ),
+    "init": ("specmath init http://localhost:8000", "specmath init https://host/v1 --model llama -o a.toml"),
+    "check": (
+        "specmath check --engine vllm@0.32 --speculative-config '{method: mtp, num_spec_tokens: 2}' --pp 2",
+        "specmath check --log server.log --requests sample.jsonl --target qwen3-32b --draft qwen3-0.6b -f md",
     ),
     "accuracy": ("specmath accuracy", "specmath accuracy --data runs.csv --by engine -f md"),
     "show": (),

@@ -12,11 +12,12 @@ from specmath.cli.models import accelerator, efficiency, layout, link, model
 from specmath.cli.options import AcceptanceOptions, DeviceOptions, PairOptions, RatioOptions
 from specmath.cli.text import given_or, option, parse_number
 from specmath.drafters.base import Drafter
+from specmath.engines.names import EngineChoice, parse_engine
 from specmath.errors import InputError
 from specmath.model import ModelShape
 from specmath.profile_catalogue import IDEAL_PROFILE, load_profile
-from specmath.profiled_source import forecast_cases
-from specmath.roofline_source import roofline_cases
+from specmath.profiled_source import Profiled, forecast_cases
+from specmath.roofline_source import Roofline, roofline_cases
 from specmath.sources import BatchSource, Ratios, StepTimeSource
 
 DEFAULT_TARGET, DEFAULT_ENGINE = "70B", "typical"
@@ -63,24 +64,27 @@ def roofline(
 
 def drafted_cases(
     choices: Sequence[Choice], device: DeviceOptions, pair: PairOptions
-) -> list[tuple[BatchSource, ...]]:
+) -> list[tuple[Profiled | Roofline, ...]]:
     """The cases of each draft of the target: the engine's profile, ideal, memory-bound and compute-bound."""
     if [pair.target, *(choice.name for choice in choices)].count("-") > 1:
         raise InputError("draft", "- is taken already; stdin can be read once")
     target = model("target", given_or(pair.target, DEFAULT_TARGET), device)
-    return [_cases(target, drafter(choice, target, device), device) for choice in choices]
+    return [source_cases(target, drafter(choice, target, device), device) for choice in choices]
 
 
-def _cases(target: ModelShape, drafter: Drafter, device: DeviceOptions) -> tuple[BatchSource, ...]:
+def source_cases(
+    target: ModelShape, drafter: Drafter, device: DeviceOptions
+) -> tuple[Profiled | Roofline, ...]:
+    """The engine's profile, where one is asked for, and the datasheet cases."""
     part = accelerator(device)
     spread, typed_link, captured = layout(device), link(device), efficiency(device)
-    engine = given_or(device.engine, DEFAULT_ENGINE)
-    if engine == IDEAL_PROFILE:
+    profile = engine_choice(device).profile
+    if profile == IDEAL_PROFILE:
         return roofline_cases(
             part, target, drafter, layout=spread, efficiency=captured, link_bytes_per_s=typed_link
         )
     return forecast_cases(
-        load_profile(engine, part, hardware_file=device.hardware_file),
+        load_profile(profile, part, hardware_file=device.hardware_file),
         part,
         target,
         drafter,
@@ -88,6 +92,11 @@ def _cases(target: ModelShape, drafter: Drafter, device: DeviceOptions) -> tuple
         link_bytes_per_s=typed_link,
         graph_sizes=captured.graph_sizes,
     )
+
+
+def engine_choice(device: DeviceOptions) -> EngineChoice:
+    """The engine of the options, its version and its profile."""
+    return parse_engine(given_or(device.engine, DEFAULT_ENGINE))
 
 
 def refuse_ratios(ratios: RatioOptions, question: str) -> None:

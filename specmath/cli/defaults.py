@@ -6,8 +6,9 @@
     [speedup]                    # for one command
     k = "1:8"
 
-Keys are option names without the dashes in front. What stands on the command line wins, and it takes the
-options that it excludes with it: `--rates` on the command line drops an `alpha` of the file.
+Keys are option names without the dashes in front. A list repeats an option: `draft = ["1B", "eagle3,k=5"]`.
+What stands on the command line wins, and it takes the options that it excludes with it: `--rates` on the
+command line drops an `alpha` of the file.
 """
 
 from __future__ import annotations
@@ -28,12 +29,15 @@ MAX_BYTES = 65_536
 _RATIOS = tuple(field.name for field in fields(RatioOptions))
 _HARDWARE = tuple(field.name for options in (DeviceOptions, PairOptions) for field in fields(options))
 _DROPS = (
-    (LAWS, (*LAWS, *REFINEMENTS)),
+    (LAWS, (*LAWS, *REFINEMENTS, "from_source", "since", "model", "source_engine")),
+    (("from_source",), (*LAWS, *REFINEMENTS)),
     (_RATIOS, (*_HARDWARE, "case", "measured")),
     (_HARDWARE, _RATIOS),
     (("draft",), ("match_rate", "method", "exit_layer")),
     (("match_rate",), ("draft", "draft_tp", "method", "exit_layer")),
     (("exit_layer",), ("draft", "draft_tp", "match_rate")),
+    (("by", "worst"), ("rows",)),
+    (("rows",), ("by", "worst")),
 )
 """What is typed of the first drops the second from the defaults."""
 _NEVER = ("debug", "version", "help")
@@ -87,8 +91,13 @@ def project_defaults(command: str, commands: Mapping[str, Command], typed: Seque
     values |= {own.parameter(key): value for key, value in tables.get(command, {}).items()}
     given = {own.names.get(word.split("=")[0]) for word in typed}
     dropped = {name for rivals, losers in _DROPS if given & set(rivals) for name in losers} | given
+    if sum(own.names.get(word.split("=")[0]) == "draft" for word in typed) > 1:
+        dropped.add("measured")  # which corrects one set-up
     kept = {name: value for name, value in values.items() if name is not None and name not in dropped}
-    return {name: [value] if name in own.repeated else value for name, value in kept.items()}
+    return {
+        name: [value] if name in own.repeated and not isinstance(value, list) else value
+        for name, value in kept.items()
+    }
 
 
 def _read(commands: Mapping[str, Command]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
@@ -134,12 +143,21 @@ def _check(table: Mapping[str, Any], commands: Sequence[Command]) -> None:
         if switch is not isinstance(value, bool):
             wanted = "true or false" if switch else "a text or a number"
             raise DataError(str(FILE), f"{key}: must be {wanted}, as typed after --{key}")
-        if not isinstance(value, bool | int | float | str):
-            raise DataError(str(FILE), f"{key}: must be a text or a number, as typed after --{key}")
+        repeated = any(name in command.repeated for command in commands for name in names)
+        listed = value if isinstance(value, list) and value and repeated else [value]
+        if not all(isinstance(one, bool | int | float | str) for one in listed):
+            wanted = "a text or a number" + (", or a list of them" if repeated else "")
+            raise DataError(str(FILE), f"{key}: must be {wanted}, as typed after --{key}")
 
 
 def _as_typed(table: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value if isinstance(value, bool) else str(value) for key, value in table.items()}
+    return {key: _typed(value) for key, value in table.items()}
+
+
+def _typed(value: Any) -> Any:
+    if isinstance(value, list):
+        return [str(one) for one in value]
+    return value if isinstance(value, bool) else str(value)
 
 
 def _unknown(kind: str, name: str, known: Collection[str]) -> DataError:

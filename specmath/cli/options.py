@@ -9,19 +9,24 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from specmath.errors import InputError
+
 _acceptance = partial(typer.Option, rich_help_panel="Acceptance: one law")
 _hardware = partial(typer.Option, rich_help_panel="Step times: hardware and models")
 _ratio = partial(typer.Option, rich_help_panel="Step times: typed ratios, in plain decoding steps")
+_source = partial(typer.Option, rich_help_panel="Source: a serving engine's output")
+_typed = partial(typer.Option, rich_help_panel="Typed counts, without a SOURCE")
 _output = partial(typer.Option, rich_help_panel="Output")
 Text = str | None
-K_HELP = r"Draft tokens per step. \[default: 4, or one per rate or tree level]"
+K_HELP = r"Draft tokens per step. \[default: 4, one per rate or tree level, or that of --from]"
+BATCH_HELP = r"Sequences in the pass. \[default: 1, or what ran in a step of --from]"
 
 
 def hardware_completion(incomplete: str) -> list[str]:
@@ -55,6 +60,14 @@ REFINEMENTS = {"tree_nodes": "ranks", "tree_branching": "ranks", "rates_kind": "
 class AcceptanceOptions:
     """How many draft tokens are accepted."""
 
+    from_source: Annotated[
+        Text,
+        _acceptance(
+            "--from",
+            metavar="SOURCE",
+            help="α of a serving engine: a URL, or a file of metrics, a log, JSON; see `specmath alpha`.",
+        ),
+    ] = None
     alpha: Annotated[Text, _acceptance(metavar="α", help="Probability that a draft token is accepted.")] = (
         None
     )
@@ -97,6 +110,42 @@ class AcceptanceOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """What is said beside a serving engine's output."""
+
+    since: Annotated[
+        Text, _source(metavar="FILE|URL", help="An earlier scrape of the same metrics, taken off.")
+    ] = None
+    watch: Annotated[
+        Text, _source(metavar="SECONDS", help="What the server of a URL counts from now on; Ctrl-C ends it.")
+    ] = None
+    model: Annotated[Text, _source(metavar="NAME", help="The one model meant, as the engine names it.")] = (
+        None
+    )
+    source_engine: Annotated[
+        Text, _source(metavar="NAME[@VERSION]", help="The engine, where recognition needs help.")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypedCounts:
+    """Counts copied by hand."""
+
+    drafts: Annotated[Text, _typed(metavar="N", help="Steps that drafted.")] = None
+    drafted: Annotated[Text, _typed(metavar="N", help="Draft tokens.")] = None
+    accepted: Annotated[
+        Text, _typed(metavar="N", help="Accepted draft tokens, the bonus token left out.")
+    ] = None
+    positions: Annotated[
+        Text, _typed(metavar="100/60/30", help="Drafts that accepted at least 1, 2, … tokens.")
+    ] = None
+    acceptance_length: Annotated[
+        Text,
+        _typed(metavar="E", help="Mean tokens per step, bonus token included, where counts are missing."),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOptions:
     """The accelerator, and how a model is spread over several."""
 
@@ -114,9 +163,10 @@ class DeviceOptions:
     engine: Annotated[
         Text,
         _hardware(
-            metavar="NAME",
+            metavar="NAME[@VERSION]",
             help="Profile of the software: ideal, typical, vllm, sglang, tensorrt-llm, llama.cpp, mlx, "
-            "transformers, cpu. \\[default: typical]",
+            "transformers, cpu; lmdeploy and tgi go by typical. `schedule` writes its config. "
+            "\\[default: typical]",
             autocompletion=engine_completion,
         ),
     ] = None
@@ -171,6 +221,9 @@ class PairOptions:
     ] = None
     exit_layer: Annotated[
         Text, _hardware(metavar="N", help="Layers that a draft pass of early-exit runs.")
+    ] = None
+    draft_quantization: Annotated[
+        Text, _hardware(metavar="FORMAT", help="Layer weights of the draft: as --quantization.")
     ] = None
     draft_tp: Annotated[
         Text,
@@ -248,6 +301,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
             parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
 
     def spread(**values: Any) -> None:
+        _refuse_empty(values)
         filled = {
             name: record(**{field.name: values.pop(field.name) for field in dataclasses.fields(record)})
             for name, record in records.items()
@@ -258,6 +312,13 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     spread.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     spread.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return spread
+
+
+def _refuse_empty(values: Mapping[str, Any]) -> None:
+    """An option that was given without a value, as from a variable of the shell that is not set."""
+    for name, value in values.items():
+        if value == "" or (isinstance(value, list) and "" in value):
+            raise InputError(name, "a value is missing")
 
 
 @cache

@@ -6,6 +6,7 @@ from specmath.axes import parse_axis
 from specmath.errors import InputError
 
 _OPTION_OF = {
+    "from_source": "from",
     "kv_dtype": "kv_cache_dtype",
     "kind": "method",
     "layout": "draft_tp",
@@ -27,7 +28,7 @@ def parameter(name: str) -> str:
 
 def option(name: str) -> str:
     """The option that sets a parameter of the library: `--draft-cost` for `draft_cost`."""
-    return "--" + parameter(name).replace("_", "-")
+    return "SOURCE" if name == "source" else "--" + parameter(name).replace("_", "-")
 
 
 def given_or(value: str | None, default: str) -> str:
