@@ -17,6 +17,10 @@ from specmath.results import Advice
 from specmath.units import format_quantity
 from specmath.verdicts import REPEAT_NOISE
 
+MIN_SECONDS = 1e-8
+"""Shortest time per token that is taken for one."""
+MIN_SPEEDUP = 1e-4
+"""Smallest ratio of two measured times that is taken for a speed-up."""
 MAX_SECONDS = 1e5
 """Longest time per token that is taken for one, and not for a slip of units."""
 MAX_SPEEDUP = 1e4
@@ -65,13 +69,14 @@ class Measurement:
         require_count("batch", self.batch, 1)
         require_acceptance_length(self.acceptance_length, drafts)
         require_range("context", self.context, 0)
-        for name, most in (
-            ("speedup", MAX_SPEEDUP),
-            ("plain_s", MAX_SECONDS),
-            ("speculative_s", MAX_SECONDS),
+        for name, least, most in (
+            ("speedup", MIN_SPEEDUP, MAX_SPEEDUP),
+            ("plain_s", MIN_SECONDS, MAX_SECONDS),
+            ("speculative_s", MIN_SECONDS, MAX_SECONDS),
         ):
-            if getattr(self, name) is not None:
-                require_range(name, getattr(self, name), high=most, above=0)
+            value = getattr(self, name)
+            if value is not None and require_range(name, value, high=most, above=0) < least:
+                raise InputError(name, f"must be at least {least:g}, got {value:g}")
         for name in ("width", "passes"):
             if getattr(self, name) is not None:
                 require_count(name, getattr(self, name), 1)

@@ -226,7 +226,9 @@ _COMMANDS: Final[dict[str, Callable[[_Setup], tuple[str, str]]]] = {
 
 def uncalibrated(case: str, target: str, drafter: Drafter, tp: int, *, k: int, batch: int) -> Advice:
     """Nothing was measured; the remedy is the pair to measure, with and without speculation."""
-    draft = drafter.name if drafter.resident is not None and " " not in drafter.name else None
+    resident = drafter.resident
+    named = resident is not None and not resident.counts_only and " " not in drafter.name
+    draft = drafter.name if named else None
     lines = next_measurement(case, k=k, batch=batch, target=target, draft=draft, method=drafter.method, tp=tp)
     return Advice(
         code="uncalibrated",

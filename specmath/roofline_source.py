@@ -264,7 +264,7 @@ class Roofline:
         """One pair to measure, with and without speculation, as commands of the engine."""
         from specmath.measuring import uncalibrated  # after the answer, so not on the way to it
 
-        pair = (self.target.name, self.drafter, self.layout.tp)
+        pair = ("TARGET" if self.target.counts_only else self.target.name, self.drafter, self.layout.tp)
         return (uncalibrated(self.case, *pair, k=max(k, 1), batch=undecided),)
 
     def max_batches(self, k: npt.ArrayLike, context: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:

@@ -155,7 +155,7 @@ def _csv_rows(text: str, file: str) -> _Rows:
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     line = 1
     try:
-        header = [name.strip() for name in next(reader, [])]
+        header = [name.strip().replace("-", "_") for name in next(reader, [])]  # as options are typed, too
         _refuse_repeats(header, file)
         line = reader.line_num + 1
         for cells in reader:

@@ -81,6 +81,7 @@ _LINES = {
     "log-token-budget": "max_num_scheduled_tokens is set to 2048 based on the speculative decoding settings.",
     "log-context-cut": "The draft model version is smaller; reducing max_model_len to 2048.",
     "log-vocabulary": "the target and draft vocabs: vocab mismatch between models, version 1",
+    "log-v1-runner": "WARNING Model Runner V2 requires Triton; using the V1 model runner instead.",
     "log-mtp-layer": "Enabling num_speculative_tokens > 1 will run multiple times of forward on same MTP "
     "layer",
 }

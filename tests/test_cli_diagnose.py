@@ -114,3 +114,68 @@ def test_what_is_refused_and_how(
 ) -> None:
     found, err = refused(capsys, *words.split())
     assert (found, problem in err) == (status, True), err
+
+
+def scrape(tmp_path: Path) -> str:
+    """n-gram drafts in 400 of 1000 steps, 3 requests in a step; 1.4 tokens per step, 2 of those that drafted.
+
+    A step takes 20 ms.
+    """
+    labels = 'engine="0",model_name="m"'
+    told = {
+        "spec_decode_num_drafts_total": 400,
+        "spec_decode_num_draft_tokens_total": 1200,
+        "spec_decode_num_accepted_tokens_total": 400,
+        "inter_token_latency_seconds_count": 1000,
+        "inter_token_latency_seconds_sum": 20,
+        "generation_tokens_total": 1400,
+        "num_requests_running": 3,
+    }
+    lines = [f"vllm:{name}{{{labels}}} {value}\n" for name, value in told.items()]
+    lines += [
+        f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{{labels},position="{place}"}} {count}\n'
+        for place, count in enumerate((220, 110, 70))
+    ]
+    path = tmp_path / "metrics.txt"
+    path.write_text("".join(lines), encoding="utf-8")
+    return str(path)
+
+
+def test_a_plain_run_that_does_not_go_with_its_source_is_told_so(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    status, err = refused(capsys, "off=6.33ms@1", "--from", scrape(tmp_path))
+    assert status == 2
+    assert err == (
+        "specmath: error: --measured: `off=6.33ms@1` was left out: "
+        "the source ran 3 requests in a step, not 1; "
+        "run both at one batch, or give the speculative run, too: on=…\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("typed", "length"),
+    [
+        ("off=10ms@3", 1.4),
+        ("off=10ms@3,on=14.2857ms@3", 1.4),
+        ("k=3,off=10ms@3,on=14.2857ms@3", 1.4),
+        ("off=10ms@3,on=14.2857ms@3,acceptance-length=2", 2.0),
+    ],
+)
+def test_a_source_s_e_is_that_of_all_its_steps(
+    typed: str, length: float, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    told = document(capsys, typed, "--from", scrape(tmp_path), "--method", "ngram")
+    (row,) = told["rows"]
+    assert row["acceptance_length"] == pytest.approx(length)
+    assert row["step_cost"] == pytest.approx(length / 0.7, rel=1e-5)
+    assert ("lookup-misses" in [one["code"] for one in told["warnings"]]) is (length == 2.0)
+
+
+def test_another_k_has_the_acceptance_of_the_source_alone(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """1 + α once matched, α = 400/(400 + 220 + 110) by position, and a match in 40 % of the steps."""
+    words = ["k=1,off=10ms@3,on=14.2857ms@3", "--from", scrape(tmp_path), "--method", "ngram"]
+    (row,) = document(capsys, *words)["rows"]
+    assert row["acceptance_length"] == pytest.approx(1 + 0.4 * 400 / 730)

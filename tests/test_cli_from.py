@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from specmath.cli import run
 from specmath.cli.plain_runs import is_plain_run
+
+if TYPE_CHECKING:
+    from tests.conftest import Web
 
 Call = Callable[..., tuple[int, str, str]]
 SAMPLES = Path(__file__).parent / "data" / "engine_samples"
@@ -118,9 +121,10 @@ def test_a_lookup_source_brings_its_match_rate(call: Call) -> None:
     document = asked(call, "tokens", "--from", LOOKUP, "--match-rate", ".5")
     assert document["rows"][0]["law"].startswith("match-rate=0.5 ")
     document = asked(call, "speedup", "--from", LOOKUP, "--method", "ngram", "--target", "llama-3.1-8b")
-    assert document["rows"][0]["acceptance_length"] == pytest.approx(
-        1.56, abs=0.03
-    )  # counted: 855/567 = 1.51
+    assert document["rows"][0]["acceptance_length"] == pytest.approx(1 + 297 / 567)  # as accepted over steps
+    told = next(one for one in document["warnings"] if one["code"] == "steps-without-drafts")
+    assert "give --match-rate" not in told["remedy"]
+    assert "match rate of 0.272" in told["remedy"]
     assert document["inputs"]["method"] == "ngram"
 
 
@@ -131,6 +135,61 @@ def test_a_single_k_typed_completes_a_source_without_one(call: Call) -> None:
     status, out, err = call("tokens", "--from", log, "--k", "2,3")
     assert (status, out) == (1, "")
     assert "does not tell k" in err
+
+
+def test_tokens_of_short_drafts_are_those_counted(call: Call) -> None:
+    after, before = (
+        REAL / f"vllm_cpu_0.32.0_trained_ngram_T0.metrics.{when}.txt" for when in ("after", "before")
+    )
+    [row] = asked(call, "tokens", "--from", after, "--since", before)["rows"]
+    assert row["acceptance_length"] == pytest.approx(1 + 2314 / 1277, rel=1e-5)
+
+
+def test_a_forecast_for_another_machine_is_told(call: Call) -> None:
+    """The server took 12.36 ms a step, on two cores; an H100 does not."""
+    source = REAL / "vllm_cpu_0.32.0_trained_draft_T0.metrics.after.txt"
+    words = ("--from", source, "--target", "0.003B", "--draft", "0.0003B", "--engine", "vllm")
+    document = asked(call, "speedup", *words)
+    [told] = [one for one in document["warnings"] if one["code"] == "another-machine"]
+    step_ms = 1e3 * document["rows"][0]["step_s"]
+    assert (
+        f"own step took 12.36 ms at batch 1, the one forecast takes {step_ms:.4g} ms at batch 1"
+        in told["text"]
+    )
+    assert "another-machine" not in codes(asked(call, "speedup", *words, "--batch", 8)), "it ran at batch 1"
+    models = ("--target", "llama-3.1-8b", "--draft", "llama-3.2-1b", "--engine", "vllm")
+    assert "another-machine" not in codes(asked(call, "speedup", "--from", SCRAPE, *models))
+
+
+def test_a_version_named_against_the_server_is_told(call: Call, web: Web) -> None:
+    web.serve("/metrics", FLAT.read_bytes())
+    web.serve("/version", {"version": "0.32.0"})
+    words = ("tokens", "--from", web.url, "--source-engine")
+    [told] = [
+        one for one in asked(call, *words, "vllm@0.8.4")["warnings"] if one["code"] == "version-overridden"
+    ]
+    assert "its version is 0.32.0, and the 0.8.4 named" in told["text"]
+    for same in ("vllm@0.32", "vllm@0.32.0", "vllm"):
+        assert "version-overridden" not in codes(asked(call, *words, same))
+
+
+def test_a_watch_tells_tokens_per_second(call: Call, web: Web) -> None:
+    """500 tokens, whatever was counted before, over no less than the seconds watched and not much more."""
+    name = 'vllm:generation_tokens_total{engine="0",model_name="m"} '
+    scrapes = []
+    for when, count in (("before", 900_000), ("after", 900_500)):
+        text = (REAL / f"vllm_cpu_0.32.0_trained_draft_T0.metrics.{when}.txt").read_text()
+        start, _, rest = text.partition(name)
+        scrapes.append(f"{start}{name}{count}\n{rest.partition(chr(10))[2]}")
+    left = iter(scrapes)
+
+    def answer(handler: Any) -> None:
+        web.serve("/next", next(left))
+        web.actions["/next"](handler)
+
+    web.on("/metrics", answer)
+    [row] = asked(call, "alpha", web.url, "--watch", "0.2s")["rows"]
+    assert 500 / 10 < row["tokens_per_s"] <= 500 / 0.2
 
 
 # ---------------------------------------------------------------- beside --measured

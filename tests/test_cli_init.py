@@ -163,6 +163,83 @@ def test_a_lookup_draft_has_its_match_rate(web: Web, specmath: Run) -> None:
     assert status == 0, err
 
 
+def seen_by(model: str, *, share: float = 1.0) -> str:
+    """A scrape of requests of 100 prompt and 40 answer tokens, of whose steps that share drafted."""
+    labels, steps = f'{{engine="0",model_name="{model}"}}', 800 / share
+    told = {
+        "request_prompt_tokens_sum": 1000,
+        "request_prompt_tokens_count": 10,
+        "request_generation_tokens_sum": 400,
+        "request_generation_tokens_count": 10,
+        "inter_token_latency_seconds_count": steps,
+        "generation_tokens_total": steps + 680,  # less than 700: requests end within a draft
+    }
+    return counters(100, model) + "".join(f"vllm:{name}{labels} {value}\n" for name, value in told.items())
+
+
+def test_a_context_waits_for_a_target_and_a_draft(web: Web, specmath: Run) -> None:
+    """70B and 1B, which stand in for them, have no cache to be read."""
+    web.serve("/v1/models", {"data": [{"id": "m", "owned_by": "vllm", "root": "target"}]})
+    web.serve("/metrics", seen_by("m"))
+    assert specmath(f"init {web.url}")[0] == 0
+    text = Path("specmath.toml").read_text(encoding="utf-8")
+    assert "context" not in written()
+    assert "\n# context = 120 " in text
+    assert "needs a named target and draft beside it" in text
+    for command in ("speedup", "crossover", "schedule"):
+        status, _, err = specmath(f"{command} -f csv")
+        assert status == 0, err
+    for method, context in ((None, None), ("eagle3", 120)):
+        serve_vllm(web, LLAMA, seen_by(LLAMA), speculative_config={"method": method})
+        specmath(f"init {web.url} --force")
+        assert written().get("context") == context
+        assert specmath("speedup -f csv")[0] == 0
+
+
+def test_steps_without_drafts_are_in_what_is_written(web: Web, specmath: Run) -> None:
+    """E = 1.875 once drafted, 800 of 2000 steps: 2680/2000 = 1.34 tokens a step, h = .34/.875."""
+    serve_vllm(web, "m", seen_by("m", share=0.4))
+    specmath(f"init {web.url}")
+    told, text = written(), Path("specmath.toml").read_text(encoding="utf-8")
+    assert (told["match-rate"], "method" in told, "draft" in told) == (f"{0.34 / 0.875:.4f}", False, False)
+    assert "40.0% of the steps drafted; 1.340 tokens per step over all" in text
+    _, out, _ = specmath("tokens -f csv")
+    row = dict(zip(*(line.split(",") for line in out.splitlines()[:2]), strict=False))
+    assert float(row["acceptance_length"]) == pytest.approx(1.34, abs=1e-4)
+    for command in ("speedup", "crossover", "schedule"):
+        status, _, err = specmath(f"{command} -f csv")
+        assert status == 0, err
+
+
+@pytest.mark.parametrize(
+    ("share", "method", "line"),
+    [
+        (0.4, "eagle3", "# match-rate = "),
+        (0.97, "eagle3", None),
+        (0.97, None, None),
+        (0.4, "ngram", "match-rate = "),
+    ],
+)
+def test_only_a_lookup_has_a_match_rate(
+    share: float, method: str | None, line: str | None, web: Web, specmath: Run
+) -> None:
+    told = {} if method is None else {"speculative_config": {"method": method, "num_speculative_tokens": 3}}
+    serve_vllm(web, LLAMA, seen_by(LLAMA, share=share), **told)
+    specmath(f"init {web.url}")
+    lines = Path("specmath.toml").read_text(encoding="utf-8").splitlines()
+    found = [one for one in lines if "match-rate = " in one]
+    assert [one.startswith(line) for one in found] == [True] if line else found == []
+
+
+def test_a_cpu_build_is_thought_of(web: Web, specmath: Run) -> None:
+    serve_vllm(web)
+    specmath(f"init {web.url}")
+    (line,) = [
+        one for one in Path("specmath.toml").read_text(encoding="utf-8").splitlines() if "engine =" in one
+    ]
+    assert line.endswith("# as it says: vllm 0.33.0; known on GPUs: for a CPU build write cpu, or typical")
+
+
 def test_a_server_without_speculation_still_tells_its_set_up(web: Web, specmath: Run) -> None:
     serve_vllm(web, scrape=f'vllm:num_requests_running{{model_name="{LLAMA}"}} 12\n')
     status, out, _ = specmath(f"init {web.url}")

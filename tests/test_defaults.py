@@ -156,3 +156,16 @@ def test_a_loop_of_links_and_a_pipe_are_said(folder: Path, capsys: pytest.Captur
     os.mkfifo(folder / "specmath.toml")
     status, _, err = answer("tokens --alpha .7", capsys)
     assert (status, "no regular file" in err) == (1, True)
+
+
+def test_what_a_source_counts_is_not_overridden_by_the_file(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scrape = Path(__file__).parent / "data" / "engine_samples" / "vllm-0.8.5-v1-metrics.txt"
+    (folder / "specmath.toml").write_text("alpha = 0.6\nk = 8\nbatch = 70\n", encoding="utf-8")
+    _, counted, _ = answer(f"alpha {scrape}", capsys)
+    assert counted["inputs"]["k"] == 4
+    _, told, _ = answer(f"tokens --from {scrape}", capsys)
+    assert told["inputs"]["k"] == 4
+    _, forecast, _ = answer(f"speedup --from {scrape}", capsys)
+    assert forecast["inputs"]["batch"] != 70

@@ -322,6 +322,19 @@ def test_lookups_count_steps_with_a_match_alone() -> None:
     assert "a match in 33% of the steps" in table.causes[0].text
     told = diagnose([pair], setup=SetUp(method="ngram"), observed=Observed(draftless_share=0.6))
     assert told.causes[0].likelihood == "certain"
+    whole = Observed(draftless_share=0.6, tokens_per_step=2.2)
+    assert codes(diagnose([pair], setup=SetUp(method="ngram"), observed=whole))[0] == "lookup-misses"
+
+
+def test_an_e_of_all_steps_has_no_misses_left_to_explain_it() -> None:
+    """vLLM 0.32 with n-gram drafts: 1.784 tokens per step over all, at half the plain speed."""
+    pair = Measurement(k=4, batch=1, acceptance_length=1.784, speedup=0.5)
+    observed = Observed(draftless_share=0.556, tokens_per_step=1.784)
+    assert "lookup-misses" not in codes(diagnose([pair], setup=SetUp(method="ngram"), observed=observed))
+    (typed,) = [
+        one for one in diagnose([pair], setup=SetUp(method="ngram")).causes if one.code == "lookup-misses"
+    ]
+    assert (typed.likelihood, "0%" in typed.text) == ("not ruled out", False)
 
 
 def test_the_engine_s_own_step_time_settles_where_e_came_from() -> None:
@@ -339,6 +352,25 @@ def test_prefill_that_the_engine_tells_of_is_blamed() -> None:
     assert codes(table)[0] == "prefill-bursts"
     quiet = diagnose(pairs, source=VLLM, observed=Observed(prefill_share=0.05))
     assert "prefill-bursts" not in codes(quiet)
+    alone = planted(lambda pair, modelled: modelled * 1.7, batch=(1,))
+    table = diagnose(alone, source=VLLM, observed=Observed(prefill_share=0.6))
+    assert "prefill-bursts" not in codes(table), "no other request that could prefill"
+
+
+@pytest.mark.parametrize(
+    ("per_token", "likelihood"),
+    [(1.0, "likely"), (0.7, "possible"), (0.1, None)],
+    ids=["as the model", "below the model, yet large", "cheap, whatever the model"],
+)
+def test_a_draft_is_no_larger_than_its_step_was_measured(per_token: float, likelihood: str | None) -> None:
+    """(R - 1)/k as measured is the most that a draft token may cost."""
+    (drafted,) = planted(lambda pair, modelled: modelled, source=FAT_DRAFT)
+    cost = float(FAT_DRAFT.step_cost(drafted.k, 1, 1000.0).draft_cost)
+    pairs = planted(lambda pair, _: 1 + per_token * cost * pair.k, source=FAT_DRAFT)
+    told = [one for one in diagnosed(pairs, FAT_DRAFT, FAT_IDEAL).causes if one.code == "draft-too-large"]
+    assert [one.likelihood for one in told] == ([likelihood] if likelihood else [])
+    if likelihood == "possible":
+        assert f"(R − 1)/k = {per_token * cost:.2f} as measured, and {cost:.2f}" in told[0].text
 
 
 def test_one_pair_leaves_causes_alike_and_says_what_would_separate_them() -> None:

@@ -15,6 +15,7 @@ from hypothesis import given, strategies as st
 
 from specmath.engines.configs.making import engine_config
 from specmath.engines.configs.record import EngineConfig
+from specmath.errors import InputError
 
 
 class Step(NamedTuple):
@@ -362,10 +363,39 @@ def test_a_real_shell_takes_the_command_apart_alike() -> None:
 
 
 def test_adaptive_verification_of_vllm() -> None:
-    config = engine_config("vllm@0.28", TIERS, k=4, adaptive_k=8, policy="adaptive", method="eagle3")
+    config = engine_config("vllm@0.30", TIERS, k=4, adaptive_k=8, policy="adaptive", method="eagle3")
     assert vllm_document(config)["enable_adaptive_verification"] is True
     assert vllm_document(config)["num_speculative_tokens"] == 8
     assert "adaptive-needs" in codes(config)
+
+
+@pytest.mark.parametrize(
+    ("version", "method", "policy"),
+    [
+        ("0.28", "dspark", "adaptive"),
+        ("0.28", "eagle3", "static"),
+        ("0.29.1", "mtp", "static"),
+        ("0.29.1", "dspark", "adaptive"),
+        ("0.30", "mtp", "adaptive"),
+    ],
+)
+def test_adaptive_verification_was_of_dspark_alone_before_0_30(
+    version: str, method: str, policy: str
+) -> None:
+    config = engine_config(f"vllm@{version}", TIERS, k=4, adaptive_k=8, policy="adaptive", method=method)
+    assert config.policy == policy
+    assert ("enable_adaptive_verification" in config.blocks[0].text) is (policy == "adaptive")
+    said = [note.text for note in config.warnings if note.code == "one-k-instead"]
+    assert [("dspark alone in 0.28 and 0.29" in text) for text in said] == [True] * (policy == "static")
+
+
+@pytest.mark.parametrize(
+    ("version", "sure", "written"), [("0.8.2", False, False), ("0.8.4", False, True), ("0.8.5", True, True)]
+)
+def test_eagle3_is_sure_from_0_8_5_on(version: str, sure: bool, written: bool) -> None:
+    config = engine_config(f"vllm@{version}", k=4, method="eagle3")
+    assert bool(config.blocks) is written
+    assert ("first-version-unknown" in codes(config)) is (written and not sure)
 
 
 @pytest.mark.parametrize(
@@ -599,3 +629,8 @@ def test_names_reach_the_engine_as_they_are(name: str) -> None:
     assert vllm_document(vllm)["model"] == name
     assert trt_documents(engine_config("tensorrt-llm", k=3, draft=name))[0]["speculative_model"] == name
     assert value_of("-m", words(engine_config("llama.cpp", k=3, target=name))) == name
+
+
+def test_a_name_that_would_be_pasted_as_an_option_is_refused() -> None:
+    with pytest.raises(InputError, match=r"target: '-rf' would be pasted as an option; write \./-rf"):
+        engine_config("vllm", k=3, target="-rf")

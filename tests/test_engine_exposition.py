@@ -143,7 +143,7 @@ def test_one_engine_restarts_and_the_other_goes_on() -> None:
         "v:b_total{engine=0}{position=0}": 12,
     }
     assert [note.code for note in found.notes] == ["counters-reset"]
-    assert "v{engine=0}" in found.notes[0].text
+    assert found.notes[0].text == "engine 0 restarted between the scrapes: counted from zero"
 
 
 def test_engines_that_come_and_go_are_named() -> None:
@@ -214,3 +214,8 @@ def test_cut_and_garbled_scrapes_keep_what_is_whole(data: st.DataObject) -> None
     place = data.draw(st.integers(0, end))
     garbled = text[:place] + data.draw(st.text(max_size=5)) + text[place:end]
     assert len(parse_exposition(garbled).samples) <= text.count("\n") + 6
+
+
+def test_scrapes_of_two_servers_are_refused() -> None:
+    with pytest.raises(DataError, match="no metric in common"):
+        difference(parse_exposition("a_total 3"), parse_exposition("b_total 5"))

@@ -364,3 +364,9 @@ def test_cut_mixed_and_garbled_sources_are_read_or_refused(
 def test_any_bytes_are_read_or_refused(content: bytes) -> None:
     with pytest.raises(SpecmathError):
         read_telemetry(io.BytesIO(content))
+
+
+def test_a_pipe_that_nobody_writes_to_ends_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataError, match="is empty"):
+        read_telemetry(tmp_path / "pipe")

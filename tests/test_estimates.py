@@ -162,6 +162,108 @@ def test_a_lookup_draft_is_told_by_its_steps() -> None:
     assert "--match-rate 0.272" in advice.remedy
 
 
+TRAINED = "vllm_cpu_0.32.0_trained_{}_T0.metrics.{}.txt"
+
+
+def between(kind: str) -> AcceptanceEstimate:
+    [record] = read_telemetry(
+        sample(TRAINED.format(kind, "after")), since=sample(TRAINED.format(kind, "before"))
+    )
+    return estimate_acceptance(record)
+
+
+def test_a_real_draft_model() -> None:
+    """Figures computed apart from the scrapes, with formulas of the counts alone."""
+    found = between("draft")
+    record, alpha = found.telemetry, found.alpha
+    assert (record.drafts, record.drafted, record.accepted) == (1695, 6780, 3106)
+    assert record.accepted_at == (1247.0, 866.0, 597.0, 396.0)
+    assert found.acceptance_length == pytest.approx(2.832448377581121, rel=1e-12)
+    assert alpha is not None
+    assert alpha.alpha == pytest.approx(0.7051078320090806, rel=1e-12)
+    assert alpha.alpha_low == pytest.approx(0.6914679280263618, rel=1e-9)
+    assert alpha.alpha_high == pytest.approx(0.7183903118032346, rel=1e-9)
+    assert found.chi_square == pytest.approx(14.34995, abs=1e-5)
+    told = next(advice.text for advice in findings(found) if advice.code == "not-constant")
+    assert told.startswith("acceptance falls with position, 0.74, 0.69, 0.69, 0.66 ")
+
+
+def test_why_fewer_tokens_a_step_come_out_is_said() -> None:
+    """1,695 of 1,695 steps drafted, E is 2.832, and 2.802 tokens came out of a step."""
+    cut = "the last steps of requests are cut at max_tokens"
+    assumed = alpha_table([between("draft").telemetry]).assumptions
+    assert next(one for one in assumed if cut in one).startswith(
+        "tokens per step, 2.802, fall short of the 2.832 "
+    )
+    exact = told(drafts=100, k=2, accepted_at=(50, 25), steps=100, generated=175)
+    assert not [one for one in alpha_table([exact]).assumptions if cut in one]
+
+
+def test_a_real_lookup_draft_is_refused_one_alpha_in_spite_of_short_drafts() -> None:
+    """95 of 5108 tokens missing cannot raise .643 at position 1, where every draft has a token."""
+    found = between("ngram")
+    record, alpha = found.telemetry, found.alpha
+    assert (record.drafts, record.drafted, record.accepted) == (1277, 5013, 2314)
+    assert record.accepted_at == (821.0, 619.0, 485.0, 389.0)
+    assert alpha is not None
+    assert found.conditional_intervals()[0] == pytest.approx((0.616, 0.669), abs=5e-4)
+    assert found.conditional_intervals()[0][1] < alpha.alpha_low
+    assert found.p_value < 1e-9
+    assert found.bounds is not None
+    assert found.bounds.conditional[1] == pytest.approx((619 / 821, 619 / (821 - 95 / 3)))
+    law = source_law(found)
+    assert law.alpha is None
+    assert law.rates == pytest.approx((821 / 1277, 619 / 821, 485 / 619, 389 / 485))
+    assert 1 + float(np.cumprod(law.rates).sum()) == pytest.approx(1 + 2314 / 1277)
+    texts = {advice.code: advice.text for advice in findings(found)}
+    assert "95 tokens short of full drafts" in texts["k-varies"]
+    assert "0.75 to 0.78, 0.78 to 0.85, 0.80 to 1.00" in texts["k-varies"]
+    assert texts["not-constant"].startswith("acceptance rises with position, 0.64, ")
+
+
+def test_a_heavy_dilution_leaves_one_alpha() -> None:
+    """Falling as counted, but 2,000 missing tokens may be all of it."""
+    found = estimate_acceptance(
+        told(drafts=2000, drafted=4000, accepted_at=(1400, 500, 180), k=3, k_varies=True)
+    )
+    assert found.is_constant
+    assert math.isnan(found.chi_square)
+    assert source_law(found).alpha is not None
+    assert found.conditional_intervals()[1][0] < 0.7 < found.conditional_intervals()[1][1]
+
+
+@pytest.mark.parametrize(
+    ("at", "way"),
+    [
+        pytest.param(
+            (800, 560, 448, 403), "differs between positions, 0.80, 0.70, 0.80, 0.90 ", id="neither"
+        ),
+        pytest.param((500, 300, 240, 216), "rises with position, 0.50, 0.60, 0.80, 0.90 ", id="rises"),
+        pytest.param((900, 720, 500, 250), "falls with position, 0.90, 0.80, 0.69, 0.50 ", id="falls"),
+    ],
+)
+def test_how_acceptance_goes_along_the_positions(at: tuple[float, ...], way: str) -> None:
+    found = estimate_acceptance(told(drafts=1000, k=4, accepted_at=at))
+    text = next(advice.text for advice in findings(found) if advice.code == "not-constant")
+    assert text.startswith(f"acceptance {way}")
+
+
+def test_derivations_are_true() -> None:
+    """Each left side is worked out again from the numbers shown."""
+    cut = alpha_table([between("ngram").telemetry]).derivation
+    shown = cut[0].removeprefix("judged by position = ").partition(", an equal share")[0]
+    judged = [float(one.replace(",", "")) for one in shown.split("/")]
+    assert judged[0] == 1277
+    assert sum(judged) == pytest.approx(3178, abs=2)
+    assert cut[1] == "α = accepted/judged = 2,314/3,178 = 0.7281"
+    assert f"{2314 / 3178:.4f}" == "0.7281"
+    assert cut[-1] == "E = 1 + accepted/drafts = 2.8121"
+    [mixed] = alpha_table([typed_counts(drafts=100, drafted=250, accepted=120)]).derivation
+    assert mixed == "1 + 0.5·(α + … + α^2) + 0.5·(α + … + α^3) = 2.2000 at α = 0.6466"
+    length = 1 + 0.6466 + 0.6466**2 + 0.6466**3 / 2
+    assert length == pytest.approx(2.2, abs=2e-4)
+
+
 def test_drafts_that_are_not_counted_are_presumed_and_said_to_be() -> None:
     found = estimate_of("llamacpp-2026-10-chat-response.json")
     assert (found.totals.drafts, math.isnan(found.acceptance_length)) == (None, True)
@@ -491,3 +593,26 @@ def test_totals_follow_from_each_other() -> None:
         totals_of(told(drafted=240, accepted=100), 0)
     with pytest.raises(DataError, match="no engine drafts so many"):
         totals_of(told(drafts=1, drafted=100_000, accepted=1))
+
+
+@pytest.mark.parametrize("counts", [{"accepted": 1773.0, "drafts": 1000.0}, {"accepted_at": (0.9, 0.873)}])
+def test_a_typed_length_that_the_counts_contradict_is_refused(counts: dict[str, Any]) -> None:
+    assert typed_counts(**counts, k=4, acceptance_length=2.77).acceptance_length == 2.77
+    with pytest.raises(InputError, match=r"acceptance_length: contradicts the counts, which give 2\.773"):
+        typed_counts(**counts, k=4, acceptance_length=2.5)
+
+
+@pytest.mark.parametrize(
+    ("counts", "problem"),
+    [
+        ({"drafts": 10, "drafted": 10, "accepted_at": (9, 9, 9)}, "positions: sum to 27, more than the 10"),
+        ({"drafted": 7, "accepted": 7, "accepted_at": (0.7, 0.5)}, "accepted: 1 of the drafted contradicts"),
+        ({"accepted_at": (1, 1, 1), "acceptance_length": 1}, "acceptance_length: contradicts the counts"),
+        ({"drafts": 10, "accepted_at": (9, 9), "k": 1}, "positions: must be at most k = 1, got 2"),
+        ({"drafts": 1e308, "drafted": 1e308, "accepted": 1e308}, "drafts: must be between 0 and"),
+        ({"drafts": 10, "accepted_at": (1e308, 1e308)}, "positions: must be between 0 and"),
+    ],
+)
+def test_typed_counts_that_no_run_can_have_are_refused(counts: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        typed_counts(**counts)

@@ -18,7 +18,7 @@ FLOORS = (
     {"model_counts"},
     {"acceptance"},
     {"additive", "estimation", "experts", "kernels", "mixtures", "ratios", "trees", "roofline", "scoring"},
-    {"beta_fits", "clustered_errors", "counted_acceptance"},
+    {"beta_fits", "clustered_errors", "counted_acceptance", "cut_bounds"},
     {"acceptance_axis", "best_trees", "breakevens", "memory", "policies", "strata"},
     {"drafters", "profiles", "roofline_text", "sources"},
     {"anchor_distance", "corrections", "k_lines", "measurements", "measuring"},

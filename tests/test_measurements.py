@@ -179,3 +179,10 @@ def test_a_line_over_two_k_knows_no_left_out_error() -> None:
     line = k_line(runs_of({1: (1.5, 6.0), 3: (2.0, 6.0)}))
     assert line.step_s(5) == pytest.approx(0.015, rel=1e-12)  # 9, 12, so 15 ms
     assert all(math.isnan(error) for error in line.left_out_errors)
+
+
+@pytest.mark.parametrize(("name", "value"), [("speedup", 1e-5), ("plain_s", 1e-9), ("speculative_s", 5e-324)])
+def test_what_is_too_small_to_have_been_measured_is_refused(name: str, value: float) -> None:
+    figures: dict[str, Any] = {"plain_s": 0.01, "speculative_s": 0.01} if name != "speedup" else {}
+    with pytest.raises(InputError, match=f"{name}: must be at least"):
+        Measurement(k=3, batch=8, acceptance_length=2.5, **figures | {name: value})

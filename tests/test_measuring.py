@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from specmath.axes import parse_record
-from specmath.cli.measured import _FIELDS
+from specmath.cli.measured import FIELDS
 from specmath.errors import InputError
 from specmath.measuring import next_measurement, undecided_batch
 
@@ -22,7 +22,7 @@ def test_every_engine_is_told_both_arms_and_the_way_back(engine: str) -> None:
     assert off.startswith("off: ")
     assert on.startswith("on:  ")
     assert "5" in on
-    record = parse_record("measured", then.removeprefix("then: --measured "), _FIELDS)
+    record = parse_record("measured", then.removeprefix("then: --measured "), FIELDS)
     assert (record["k"], record["batch"]) == ("5", "48")
     assert record.keys() == {"k", "batch", "off", "on", "acceptance_length"}
     assert record["on"] == ("…ms" if engine in ("vllm", "sglang") else "…tok/s")

@@ -289,3 +289,8 @@ def test_what_is_nested_as_deep_as_can_be_read_can_be_told() -> None:
         nested = [nested]
     assert described(nested) == "a list"
     assert len(described("x" * 10_000)) == 60
+
+
+def test_a_header_may_be_spelled_as_options_are(tmp_path: Path) -> None:
+    ((_, row),) = rows_of(tmp_path, "a.csv", "k,acceptance-length\n4,2.8\n")
+    assert row == {"k": "4", "acceptance_length": "2.8"}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from specmath.engines.exposition import parse_exposition
+from specmath.engines.exposition import difference, parse_exposition
 from specmath.engines.fetching import Limits
 from specmath.engines.recognition import read_scrape, read_telemetry
 from specmath.engines.server_facts import ServerFacts, facts_of
@@ -175,6 +175,7 @@ def test_base_urls(web: Web, end: str) -> None:
     web.serve("/metrics", counters(10, 14))
     [told] = read_telemetry(web.url + end)
     assert (told.drafts, web.paths[0]) == (10, "/v1/models")
+    assert told.source == f"{web.url}/metrics", "the one that answered"
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/gateway/llama/metrics", "/metrics?model=m"])
@@ -315,6 +316,47 @@ def test_a_restart_while_watching_is_told(web: Web) -> None:
     [told] = watch_server(f"{web.url}/metrics", 0.01)
     assert (told.drafts, told.accepted) == (100, 240), "counted from zero"
     assert "counters-reset" in [note.code for note in told.notes]
+
+
+@pytest.mark.parametrize(
+    ("processes", "restarted", "named"),
+    [
+        (["a0", "a1", "b0"], ["a0", "a1", "b0"], "the server"),
+        (["a0", "a1", "b0"], ["a0", "b0"], "engine 0 of model a, engine 0 of model b"),
+        (["a0", "a1", "b0"], ["b0"], "engine 0 of model b"),
+        (["a0", "a1"], ["a1"], "engine 1"),
+        (["a0", "b0"], ["b0"], "model b"),
+    ],
+)
+def test_of_several_engines_and_models_those_that_restarted_are_named(
+    processes: list[str], restarted: list[str], named: str
+) -> None:
+    assert restart_note(processes, restarted) == named
+
+
+@pytest.mark.parametrize(
+    "processes", [["m0"], ["m0", "m"]], ids=["one engine", "one series without an engine's label"]
+)
+def test_a_restart_of_the_one_engine_is_one_of_the_server(processes: list[str]) -> None:
+    assert restart_note(processes, processes) == "the server"
+
+
+def restart_note(processes: list[str], restarted: list[str]) -> str:
+    """What is said to have restarted, of processes by model and engine; python's restart goes unsaid."""
+
+    def scrape(late: bool) -> str:
+        lines = []
+        for name in processes:
+            rank = f'engine="{name[1:]}",' if name[1:] else ""
+            total = 3 if late and name in restarted else 10 + late
+            lines.append(f'vllm:drafts_total{{{rank}model_name="{name[0]}"}} {total}')
+        return "\n".join([*lines, f'python_gc_total{{engine="{late:d}"}} 1'])
+
+    first, second = (parse_exposition(scrape(late)) for late in (False, True))
+    (text,) = [note.text for note in difference(first, second).notes if note.code == "counters-reset"]
+    told, _, rest = text.partition(" restarted between the scrapes: counted from zero")
+    assert rest == ""
+    return told
 
 
 def test_ctrl_c_ends_the_waiting_and_keeps_what_was_counted(web: Web) -> None:

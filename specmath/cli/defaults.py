@@ -30,7 +30,7 @@ _RATIOS = tuple(field.name for field in fields(RatioOptions))
 _HARDWARE = tuple(field.name for options in (DeviceOptions, PairOptions) for field in fields(options))
 _DROPS = (
     (LAWS, (*LAWS, *REFINEMENTS, "from_source", "since", "model", "source_engine")),
-    (("from_source",), (*LAWS, *REFINEMENTS)),
+    (("from_source",), (*LAWS, *REFINEMENTS, "k", "batch")),  # which the source tells
     (_RATIOS, (*_HARDWARE, "case", "measured")),
     (_HARDWARE, _RATIOS),
     (("draft",), ("match_rate", "method", "exit_layer")),
@@ -85,8 +85,8 @@ def project_defaults(command: str, commands: Mapping[str, Command], typed: Seque
         return {}
     shared, tables = _read(commands)
     own = commands[command]
-    # These have the ratio options only to refuse them with a reason.
-    refused = _RATIOS if command in ("crossover", "schedule") else ()
+    # Some have the ratio options only to refuse them with a reason; the k of a source is the source's.
+    refused = _RATIOS if command in ("crossover", "schedule") else ("k",) if command == "alpha" else ()
     values = {own.parameter(key): value for key, value in shared.items() if own.parameter(key) not in refused}
     values |= {own.parameter(key): value for key, value in tables.get(command, {}).items()}
     given = {own.names.get(word.split("=")[0]) for word in typed}

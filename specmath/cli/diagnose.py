@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,8 +20,9 @@ from specmath.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from specmath.cli.from_source import Taken
     from specmath.cli.measured import Asked
-    from specmath.diagnosis.setup import SetUp
+    from specmath.diagnosis.setup import Observed, SetUp
     from specmath.sources import BatchSource
 
 
@@ -66,18 +69,56 @@ def diagnose(
 
     given = MeasuredOptions(measured=[*(source or []), *(measured.measured or [])])
     taken = taken_from(acceptance, engine_output, k, measured=given, pair=pair)
-    acceptance, texts = taken.acceptance, taken.measured.measured
+    acceptance, texts = taken.acceptance, _of_all_steps(taken)
     if not texts:
-        raise InputError("measured", "is missing: name a file of runs, or a pair as k=3,speedup=1.2,…")
+        raise InputError("measured", _missing(taken))
     expected, beside = _expected(acceptance, device, pair)
     asked = _asked(acceptance, taken.k, taken.batch if batch is None else batch, context)
     known = _setup(expected, device, pair)
     with faults_of_measured():
         pairs, notes = measured_pairs(texts, asked)
         table = diagnosed(
-            pairs, source=expected, beside=beside, setup=known, observed=taken.observed, notes=notes
+            pairs, source=expected, beside=beside, setup=known, observed=_observed(taken), notes=notes
         )
     emit(taken.told(table.as_causes() if causes else table), output)
+
+
+def _missing(taken: Taken) -> str:
+    """Why there is nothing to diagnose: a plain run was left out, or none was named."""
+    for note in taken.notes:
+        return f"{note.text}; {note.remedy}"
+    return "is missing: name a file of runs, or a pair as k=3,speedup=1.2,…"
+
+
+def _tokens_per_step(taken: Taken) -> float | None:
+    """Output tokens over all steps of the source; None without one, or where it does not tell."""
+    told = None if taken.law is None else taken.law.estimate.tokens_per_step
+    return None if told is None or math.isnan(told) else told
+
+
+def _of_all_steps(taken: Taken) -> list[str]:
+    """The measurements, pairs at the source's k with its tokens per step: its steps were what was timed.
+
+    The acceptance of the steps that drafted, which a forecast takes, would make the step of a lookup dearer.
+    """
+    from specmath.axes import parse_record
+    from specmath.cli.measured import FIELDS, names_a_file
+
+    texts, length = taken.measured.measured or [], _tokens_per_step(taken)
+    if taken.law is None or length is None:
+        return texts
+    own_k = str(taken.law.estimate.measured_k)
+    whole = []
+    for text in texts:
+        record = {} if names_a_file(text) else parse_record("measured", text, FIELDS)
+        is_open = record and "acceptance_length" not in record and record.get("k", taken.k) == own_k
+        whole.append(f"{text},acceptance-length={length!r}" if is_open else text)
+    return whole
+
+
+def _observed(taken: Taken) -> Observed:
+    """What the source tells of its run, with the tokens of all its steps."""
+    return replace(taken.observed, tokens_per_step=_tokens_per_step(taken))
 
 
 def _asked(acceptance: AcceptanceOptions, k: str | None, batch: str | None, context: str) -> Asked:
@@ -114,8 +155,6 @@ def _expected(
 
 def _setup(expected: BatchSource | None, device: DeviceOptions, pair: PairOptions) -> SetUp:
     """What the model tells, or as much of it as the options do; one device for the draft only if typed."""
-    from dataclasses import replace
-
     from specmath.axes import parse_axis
     from specmath.cli.cases import DEFAULT_ENGINE, engine_choice
     from specmath.cli.models import degree

@@ -104,12 +104,14 @@ def taken_from(
     law = source_law(estimate, longest_k=max(lengths, default=None))
     texts, notes = _completed(measured.measured or [], estimate)
     running = estimate.telemetry.load.running
+    typed = _as_typed(acceptance, law, pair)
+    applied = typed.match_rate if typed.match_rate is None else _shortened(typed.match_rate)
     return Taken(
-        acceptance=_as_typed(acceptance, law, pair),
+        acceptance=typed,
         k=str(estimate.measured_k) if k is None and estimate.measured_k else k,
         batch=str(max(round(running), 1)) if running else None,
         measured=replace(measured, measured=texts or None),
-        law=law,
+        law=replace(law, applied_match_rate=applied),
         notes=notes,
     )
 
@@ -148,6 +150,14 @@ def _as_typed(acceptance: AcceptanceOptions, law: SourceLaw, pair: PairOptions |
         return replace(acceptance, from_source=None, alpha=repr(law.alpha), match_rate=matched)
     rates = "/".join(f"{rate:.6g}" for rate in law.rates)
     return replace(acceptance, from_source=None, rates=rates, match_rate=matched)
+
+
+def _shortened(match_rate: str) -> str:
+    """A match rate for the eye; an axis as typed."""
+    try:
+        return f"{float(match_rate):.3g}"
+    except ValueError:
+        return match_rate
 
 
 def _is_lookup(law: SourceLaw, pair: PairOptions | None) -> bool:

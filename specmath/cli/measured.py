@@ -32,7 +32,7 @@ from specmath.results import Advice
 from specmath.sources import BatchSource, StepTimeSource
 from specmath.units import parse_quantity
 
-_FIELDS = ("k", "batch", "context", "acceptance_length", "speedup", "off", "on")
+FIELDS = ("k", "batch", "context", "acceptance_length", "speedup", "off", "on")
 _ENDINGS = (".csv", ".jsonl", ".json")
 _Arm = tuple[float, bool, int | None]
 
@@ -195,7 +195,7 @@ def measured_pairs(texts: Sequence[str], asked: Asked) -> tuple[tuple[Measuremen
     runs: list[Run] = []
     notes: list[Advice] = []
     for text in texts:
-        found, said = _file(text, asked) if _names_a_file(text) else ([_typed(text, asked)], [])
+        found, said = _file(text, asked) if names_a_file(text) else ([_typed(text, asked)], [])
         runs += found
         notes += said
     pairs = paired(_with_lengths(runs, asked))
@@ -204,7 +204,8 @@ def measured_pairs(texts: Sequence[str], asked: Asked) -> tuple[tuple[Measuremen
     return tuple(_shaped(pair, asked) for pair in pairs), tuple(notes)
 
 
-def _names_a_file(text: str) -> bool:
+def names_a_file(text: str) -> bool:
+    """Whether a measurement is a file of runs, not a pair as it is typed."""
     return "=" not in text or text.lower().endswith(_ENDINGS)
 
 
@@ -218,7 +219,7 @@ def _file(text: str, asked: Asked) -> tuple[list[Run], list[Advice]]:
 
 
 def _typed(text: str, asked: Asked) -> Run:
-    record = parse_record("measured", text, _FIELDS)
+    record = parse_record("measured", text, FIELDS)
     arms: dict[str, _Arm] = {name: _arm(name, record[name]) for name in ("off", "on") if name in record}
     batch = _batch(record, arms, asked)
     off, on = (_seconds(arms.get(name), batch) for name in ("off", "on"))

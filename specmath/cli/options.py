@@ -117,7 +117,7 @@ class SourceOptions:
         Text, _source(metavar="FILE|URL", help="An earlier scrape of the same metrics, taken off.")
     ] = None
     watch: Annotated[
-        Text, _source(metavar="SECONDS", help="What the server of a URL counts from now on; Ctrl-C ends it.")
+        Text, _source(metavar="SECONDS", help="Counts of the next SECONDS at a URL; Ctrl-C ends it early.")
     ] = None
     model: Annotated[Text, _source(metavar="NAME", help="The one model meant, as the engine names it.")] = (
         None

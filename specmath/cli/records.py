@@ -29,8 +29,15 @@ def records_of(sources: Sequence[str], options: SourceOptions) -> list[Telemetry
             )
         ]
     if version:
-        found = [replace(record, version=version) for record in found]
+        found = [_as_version(record, version) for record in found]
     return found if options.model is None else _of_model(found, options.model)
+
+
+def _as_version(record: Telemetry, version: str) -> Telemetry:
+    """The record as of the version named, with a warning where it tells another one."""
+    from specmath.engines.server_telemetry import version_notes
+
+    return replace(record, version=version, notes=(*record.notes, *version_notes(version, record.version)))
 
 
 def _watched(
@@ -52,10 +59,12 @@ def one_record(source: str, options: SourceOptions) -> Telemetry:
     """The record of the one model of a source; an error that names the models where there are several."""
     found = records_of([source], options)
     if len(found) > 1:
-        names = ", ".join(dict.fromkeys(record.model or "unnamed" for record in found))
-        raise InputError(
-            "model", f"is missing: {shown(found[0].source)} tells of {len(found)} models; pick one: {names}"
-        )
+        where, named = found[0].source, list(dict.fromkeys(one.model for one in found if one.model))
+        if len(named) < 2:
+            problem = f"holds {len(found)} runs that nothing tells apart; give a file with one of them"
+            raise DataError(where, problem)
+        problem = f"is missing: {shown(where)} tells of {len(named)} models; pick one: {', '.join(named)}"
+        raise InputError("model", problem)
     if not found:
         raise DataError("source", "no data: it holds no record")
     return found[0]

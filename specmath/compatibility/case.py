@@ -32,6 +32,7 @@ class Settings:
         token_budget: Tokens of a step at most.
         capture: Tokens of the largest captured graph.
         lora, eager, async_scheduling, v2_runner, prefix_caching, mixed_chunk: Switches.
+        cpu: Whether the engine runs on a CPU, which has no graphs.
         tiers: Draft tokens by batch (first, last, k), as far as they could be read.
         adaptive: Whether the verification or the steps adapt.
         config: vLLM's speculative config.
@@ -54,6 +55,7 @@ class Settings:
     v2_runner: bool | None = None
     prefix_caching: bool | None = None
     mixed_chunk: bool | None = None
+    cpu: bool | None = None
     tiers: tuple[tuple[int, int, int], ...] | None = None
     adaptive: bool | None = None
     config: Mapping[str, Any] | None = None

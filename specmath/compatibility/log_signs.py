@@ -112,6 +112,14 @@ SIGNS: Final = (
         "use a draft with the target's tokenizer",
     ),
     Sign(
+        re.compile(r"[Uu]sing the V1 model runner"),
+        "bites",
+        "log-v1-runner",
+        "model runner",
+        "the log says that the V1 runner is used",
+        "see its reason; what needs the V2 runner does not run here",
+    ),
+    Sign(
         re.compile(r"multiple times of forward on same MTP layer"),
         "bites",
         "log-mtp-layer",
@@ -121,3 +129,34 @@ SIGNS: Final = (
     ),
 )
 """Every sign that is looked for; each is told once."""
+
+_WARNING: Final = re.compile(
+    r"(?<![A-Z])WARN(?:ING)?\b[ :]{0,3}(?:[^\[\]]{0,40}\[[^\]]{1,80}\] ?)?(.{1,600})"
+)
+_OF_SPECULATION: Final = re.compile(r"speculati|spec[ _-]?decod|\bdraft", re.IGNORECASE)
+_SENTENCE: Final = re.compile(r".{20,}?[.;](?= |$)")
+_QUOTED: Final = 160
+
+
+def own_warning(line: str) -> Finding | None:
+    """What a log's own warning about speculation says, its first sentence quoted; None for any other line.
+
+    >>> own_warning("WARNING 11-29 17:54 [a.py:1] Drafts are slow on this device. See the guide.").text
+    'the log warns: "Drafts are slow on this device."'
+    """
+    found = _WARNING.search(line[:2_000])
+    if found is None or not _OF_SPECULATION.search(found[1]):
+        return None
+    said = "".join(char if char.isprintable() else " " for char in found[1]).strip()
+    sentence = _SENTENCE.match(said)
+    said = sentence[0] if sentence else said
+    quoted = said if len(said) <= _QUOTED else f"{said[: _QUOTED - 3]}..."
+    return Finding(
+        effect="bites",
+        code="log-warning",
+        subject="the server's log",
+        text=f'the log warns: "{quoted}"',
+        evidence="this log",
+        remedy="do what the line in the log asks for, and measure again",
+        versions="this server",
+    )

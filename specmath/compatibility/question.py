@@ -11,9 +11,10 @@ from typing import Any, Final
 from specmath.checks import MAX_K, require_count
 from specmath.compatibility.arguments import Arguments, parse_arguments, text_or_file
 from specmath.compatibility.case import Case, Settings
-from specmath.compatibility.findings import Finding
+from specmath.compatibility.findings import Finding, share
+from specmath.compatibility.layers import layered, version_disagreement
 from specmath.compatibility.plain_text import plain_document, table_of
-from specmath.compatibility.samples import read_requests
+from specmath.compatibility.samples import Requests, read_requests
 from specmath.compatibility.sglang import settings_of as sglang_settings
 from specmath.compatibility.small_engines import llama_cpp_settings, other_settings, tensorrt_settings
 from specmath.compatibility.start_log import StartLog, read_log
@@ -23,7 +24,6 @@ from specmath.engines.configs.versions import Version
 from specmath.engines.names import CONFIG_ENGINES, parse_engine
 from specmath.errors import DataError, InputError, shown
 from specmath.model import ModelShape
-from specmath.results import Advice
 
 _SETTINGS: Final[dict[str | None, Callable[[Arguments], Settings]]] = {
     "vllm": vllm_settings,
@@ -91,28 +91,27 @@ def check_speculation(
     read = None if log is None else read_log(log)
     arguments = None if server_args is None else _arguments(server_args)
     name = _one_engine(name, arguments, read, speculative_config is not None)
-    version = version or _logged_version(name, read)
+    logged = _logged_version(name, read)
     counts: dict[str, Any] = {key: _count(key, given[key]) for key in _COUNTS if key in given}
     typed = Settings(method=method, **counts)
-    settings = typed.over(_config_settings(speculative_config, name))
-    notes: list[Advice] = []
-    for source in (arguments, None if read is None else read.arguments):
-        if source is not None:
-            below = _SETTINGS.get(name, other_settings)(source)
-            notes += _conflicts(settings, below)
-            settings = settings.over(below)
+    own = _SETTINGS.get(name, other_settings)
+    layers = [typed, _config_settings(speculative_config, name)]
+    layers += [] if arguments is None else [own(arguments)]
+    layers += [] if read is None else [_logged_settings(read, own(read.arguments))]
+    settings, differing = layered(layers)
     sample = None if requests is None else read_requests(requests)
     case = Case(
         engine=name,
-        version=version,
+        version=version or logged,
         settings=settings,
         arguments=_merged(arguments, read),
         requests=sample,
         target=target,
         draft=draft,
-        seen=_seen(read),
+        seen=() if read is None else tuple(_seen(read, sample)),
         log_lines=None if read is None else read.lines,
     )
+    notes = (*version_disagreement(version, logged), *differing)
     return check_case(case, (*notes, *(() if sample is None else sample.notes)))
 
 
@@ -194,15 +193,9 @@ def _typed(name: str, typed: bool) -> Iterator[None]:
         raise InputError(name, problem) from None
 
 
-def _conflicts(above: Settings, below: Settings) -> list[Advice]:
-    """Counts on which two inputs disagree."""
-    found = []
-    for name in _COUNTS:
-        first, second = getattr(above, name), getattr(below, name)
-        if None not in (first, second) and first != second:
-            text = f"{name} is {first:,} in one input and {second:,} in another: {first:,} was taken"
-            found.append(Advice(code="inputs-differ", text=text, remedy="give the one that will be served"))
-    return found
+def _logged_settings(log: StartLog, settings: Settings) -> Settings:
+    """The settings of a log's flags, and what else it tells of the server."""
+    return replace(settings, cpu=log.cpu or None, v2_runner=False if log.v1_runner else settings.v2_runner)
 
 
 def _merged(arguments: Arguments | None, log: StartLog | None) -> Arguments | None:
@@ -211,5 +204,14 @@ def _merged(arguments: Arguments | None, log: StartLog | None) -> Arguments | No
     return replace(arguments, flags={**log.arguments.flags, **arguments.flags})
 
 
-def _seen(log: StartLog | None) -> tuple[Finding, ...]:
-    return () if log is None else log.seen
+def _seen(log: StartLog, sample: Requests | None) -> Iterator[Finding]:
+    """What the log reports itself; of request fields only what the sample, where there is one, holds."""
+    for one in log.seen:
+        if sample is None or one.code != "log-sampling-parameters":
+            yield one
+        elif count := max(sample.count("min_p"), sample.count("logit_bias")):
+            yield replace(
+                one,
+                text=f"{share(count, sample.total)} have one: {one.text}",
+                remedy="leave them out, or send those requests to a server without speculation",
+            )

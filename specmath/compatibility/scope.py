@@ -32,39 +32,52 @@ class Scope:
     warnings: tuple[Advice, ...]
 
 
-_AREAS: Final[tuple[tuple[str, str, Callable[[Case], bool]], ...]] = (
-    ("the engine's own rules", "--engine NAME", lambda case: case.engine is not None),
-    ("what its version has and has not", "--engine NAME@VERSION", lambda case: case.version is not None),
-    (
-        "keys of the speculative config",
-        "--speculative-config",
-        lambda case: case.settings.config is not None,
-    ),
-    ("flags of the server", "--server-args or --log", lambda case: case.arguments is not None),
-    ("requests", "--requests", lambda case: case.requests is not None),
-    (
-        "the model pair",
-        "--target and --draft or --method",
-        lambda case: case.target is not None and (case.draft is not None or case.method in (*LOOKUPS, "mtp")),
-    ),
-    (
-        "widths of steps against graphs",
-        "--max-num-seqs and --k",
-        lambda case: case.settings.max_num_seqs is not None and case.settings.k is not None,
-    ),
-    (
-        "parallelism",
-        "--tp, --dp and --pp",
-        lambda case: None not in (case.settings.tp, case.settings.dp, case.settings.pp),
-    ),
+_KEYS: Final = "keys of the speculative config"
+_GRAPHS: Final = "widths of steps against graphs"
+
+
+def _pair_needs(case: Case) -> str:
+    """Models that are missing; a name in a log or a command is no shape."""
+    lacks = [] if case.target is not None else ["--target"]
+    if case.draft is None and case.method not in (*LOOKUPS, "mtp"):
+        lacks.append("--draft or --method" if case.method is None else "--draft")
+    named = case.settings.target_name is not None or case.settings.draft_name is not None
+    return " and ".join(lacks) + (": a name alone tells no shape" if lacks and named else "")
+
+
+def _flags_needed(**settings: int | None) -> str:
+    lacks = [f"--{name.replace('_', '-')}" for name, value in settings.items() if value is None]
+    return " and ".join(", ".join(lacks).rsplit(", ", 1))
+
+
+def _width_needs(case: Case) -> str:
+    return _flags_needed(max_num_seqs=case.settings.max_num_seqs, k=case.settings.k)
+
+
+def _degrees_needed(case: Case) -> str:
+    return _flags_needed(tp=case.settings.tp, dp=case.settings.dp, pp=case.settings.pp)
+
+
+_AREAS: Final[tuple[tuple[str, Callable[[Case], str]], ...]] = (
+    ("the engine's own rules", lambda case: "" if case.engine else "--engine NAME"),
+    ("what its version has and has not", lambda case: "" if case.version else "--engine NAME@VERSION"),
+    (_KEYS, lambda case: "--speculative-config" if case.settings.config is None else ""),
+    ("flags of the server", lambda case: "--server-args or --log" if case.arguments is None else ""),
+    ("requests", lambda case: "--requests" if case.requests is None else ""),
+    ("the model pair", _pair_needs),
+    (_GRAPHS, _width_needs),
+    ("parallelism", _degrees_needed),
 )
+"""What is looked at, and the options that it still needs in a case."""
 
 
 def scope_of(case: Case) -> Scope:
     """What was checked in a case."""
-    areas = [area for area in _AREAS if area[1] != "--speculative-config" or case.engine in ("vllm", None)]
-    done = [name for name, _, holds in areas if holds(case)]
-    left = [f"{name} (needs {option})" for name, option, holds in areas if not holds(case)]
+    skipped = {_KEYS} if case.engine not in ("vllm", None) else set()
+    skipped |= {_GRAPHS} if case.settings.cpu else set()
+    needs = {name: needed(case) for name, needed in _AREAS if name not in skipped}
+    done = [name for name, needed in needs.items() if not needed]
+    left = [f"{name} (needs {needed})" for name, needed in needs.items() if needed]
     checked = ", ".join(done) or "nothing"
     unchecked = "; ".join(left) or "weights, tokenizers and chat templates, which only a start shows"
     told = [f"checked: {checked}", f"not checked: {unchecked}"]

@@ -9,7 +9,7 @@ from typing import Final
 
 from specmath.compatibility.arguments import Arguments, arguments_of
 from specmath.compatibility.findings import Finding
-from specmath.compatibility.log_signs import SIGNS
+from specmath.compatibility.log_signs import SIGNS, own_warning
 from specmath.compatibility.plain_text import plain_document, typed_text
 from specmath.engines.addresses import is_url
 from specmath.engines.reading import opened
@@ -37,11 +37,13 @@ _LLAMA_FLAGS: Final = {
     "n_slots": "parallel",
 }
 _MAX_TABLE: Final = 60_000
-_SEEN_AT_MOST: Final = 50
+_WARNED_AT_MOST: Final = 10
+_DIGITS: Final = re.compile("[0-9]+")
+_ON_CPU: Final = re.compile(r"\bdevice_config='?cpu\b")
 _WORDS: Final = re.compile(
     "version|build|non-default args|LLM "
     "engine|ServerArgs\\(|SpeculativeConfig\\(|speculative|Speculative|max_running_requests"
-    "|min_p and logit_bias|sync|attention block "
+    "|WARN|min_p and logit_bias|sync|attention block "
     "size|cudagraph|CUDAGraph|n_ctx|n_seq_max|n_parallel|loading draft|EngineCore|mamba state cache"
 )
 """A line without any of these tells nothing."""
@@ -56,6 +58,8 @@ class StartLog:
         arguments: Flags in force, by the names of the engine's command line.
         seen: What the log reports itself.
         lines: Lines that were read.
+        cpu: Whether it says that the engine runs on a CPU.
+        v1_runner: Whether it says that vLLM's V1 runner is used.
     """
 
     engine: str | None
@@ -63,6 +67,8 @@ class StartLog:
     arguments: Arguments
     seen: tuple[Finding, ...]
     lines: int
+    cpu: bool = False
+    v1_runner: bool = False
 
 
 def read_log(path: str | Path) -> StartLog:
@@ -97,6 +103,8 @@ class _Reader:
         self.version: str | None = None
         self.flags: dict[str, tuple[str, ...]] = {}
         self.seen: dict[str, Finding] = {}
+        self.warned: dict[str, Finding] = {}
+        self.cpu = False
         self.lines = 0
 
     def feed(self, line: str) -> None:
@@ -113,9 +121,13 @@ class _Reader:
             self._take("max_running_requests", line)
         elif _LLAMA_COUNT.search(line) or _LLAMA_DRAFT.search(line):
             self._llama(line)
-        for sign in SIGNS:
-            if sign.pattern.search(line) and sign.code not in self.seen and len(self.seen) < _SEEN_AT_MOST:
+        signs = [sign for sign in SIGNS if sign.pattern.search(line)]
+        for sign in signs:
+            if sign.code not in self.seen:
                 self.seen[sign.code] = sign.finding(line)
+        if not signs and len(self.warned) < _WARNED_AT_MOST and (said := own_warning(line)):
+            # the same line comes from every worker, with other numbers in it
+            self.warned.setdefault(_DIGITS.sub("0", said.text), said)
 
     def _versions(self, line: str) -> None:
         for engine, pattern in (
@@ -144,6 +156,7 @@ class _Reader:
         """`key=value` pairs of a record that was printed."""
         sglang = "ServerArgs(" in line
         self.engine = self.engine or ("sglang" if sglang else "vllm")
+        self.cpu = self.cpu or (not sglang and bool(_ON_CPU.search(line)))
         if found := _SPECULATION.search(line):
             self._speculation(found[1])
             line = line[: found.start()] + line[found.end() :]
@@ -180,8 +193,10 @@ class _Reader:
             engine=self.engine,
             version=self.version,
             arguments=Arguments(self.flags),
-            seen=tuple(self.seen.values()),
+            seen=(*self.seen.values(), *self.warned.values()),
             lines=self.lines,
+            cpu=self.cpu,
+            v1_runner="log-v1-runner" in self.seen,
         )
 
 

@@ -50,6 +50,8 @@ _RULES: Final[dict[str | None, Rules]] = {
     "llama.cpp": (llama_cpp_findings,),
     None: (),
 }
+_LOGGED_AS: Final = {"async-off": "log-async-off", "token-budget-small": "log-token-budget"}
+"""Findings of a rule, and the signs by which a log reports the same."""
 
 
 def check_case(case: Case, notes: Sequence[Advice] = ()) -> CheckTable:
@@ -74,10 +76,16 @@ def check_case(case: Case, notes: Sequence[Advice] = ()) -> CheckTable:
         request_findings(case),
         iter(case.seen),
     )
-    unique = dict.fromkeys(found)
+    unique = [one for one in dict.fromkeys(found) if not _logged_too(one, case)]
     return CheckTable(
         case=case, findings=tuple(sorted(unique, key=lambda one: one.effect == "bites")), notes=tuple(notes)
     )
+
+
+def _logged_too(finding: Finding, case: Case) -> bool:
+    """Whether the log reports what a rule only expects."""
+    logged = {(one.effect, one.code) for one in case.seen}
+    return (finding.effect, _LOGGED_AS.get(finding.code, "")) in logged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -179,7 +179,8 @@ def _other_flags(case: Case, arguments: Arguments) -> Iterator[Finding]:
             text=f"the drafter's cache is not split over the {shared} ranks: 21 % fewer cache tokens at 1 "
             "rank, 44 % at 8",
             evidence="Kimi-K2.6 with EAGLE-3, 8 cards",
-            remedy="compare `GPU KV cache size` with and without speculation",
+            remedy=f"compare `{'CPU' if case.settings.cpu else 'GPU'} KV cache size` with and without "
+            "speculation",
             versions="seen on a 0.20 fork",
         )
     if arguments.has("kv-transfer-config"):

@@ -17,7 +17,7 @@ _BY_WIDTH_SINCE: Final = (0, 13)
 def capture_findings(case: Case) -> Iterator[Finding]:
     """Steps wider than the largest graph run eager."""
     seqs, width, settings = case.settings.max_num_seqs, case.width, case.settings
-    if seqs is None or width is None or settings.eager:
+    if seqs is None or width is None or settings.eager or settings.cpu:
         return
     step = seqs * width
     if settings.capture is not None:
@@ -127,7 +127,18 @@ def memory_findings(case: Case) -> Iterator[Finding]:
             remedy="compare `Maximum concurrency` in the log with and without speculation; lower k",
             versions="open",
         )
-    if case.method in (*HEADS, "draft-model", "pard"):
+    if case.method in (*HEADS, "draft-model", "pard") and case.settings.cpu:
+        yield Finding(
+            effect="bites",
+            code="draft-cache",
+            subject="KV cache",
+            text=f"the drafter's cache comes out of the same space as the target's, and {k or 'k'} "
+            "look-ahead slots are held for each request",
+            evidence="vllm/v1/worker/cpu_worker.py",
+            remedy="compare `CPU KV cache size` in the log with and without speculation; raise "
+            "VLLM_CPU_KVCACHE_SPACE",
+        )
+    elif case.method in (*HEADS, "draft-model", "pard"):
         yield Finding(
             effect="bites",
             code="draft-cache",

@@ -13,6 +13,7 @@ _ASYNC_METHODS: Final = ("eagle", "eagle3", "p-eagle", "mtp", "dflash", "dspark"
 _V1_TIERS: Final = ("ngram", "eagle", "eagle3", "p-eagle", "mtp", "draft-model", "pard", "dflash")
 _TIERS: Final = "num_speculative_tokens_per_batch_size"
 _ADAPTIVE: Final = "enable_adaptive_verification"
+_WHY_V1: Final = "leave VLLM_USE_V2_MODEL_RUNNER=0 out, or see the log's reason for the V1 runner"
 
 
 def _found(
@@ -79,14 +80,16 @@ def adaptive_findings(case: Case) -> Iterator[Finding]:
             "vllm #51510, #57053",
         )
     else:
-        yield _found(
-            "bites",
-            "graphs-downgraded",
-            _TIERS,
-            "the V1 runner gives up full CUDA graphs for piecewise ones: 59.6 to 50.0 tok/s for one stream",
-            "measure the tiers beside one k; the V2 runner keeps the graphs",
-            "vllm #49548, #48494",
-        )
+        if not settings.cpu:
+            yield _found(
+                "bites",
+                "graphs-downgraded",
+                _TIERS,
+                "the V1 runner gives up full CUDA graphs for piecewise ones: 59.6 to 50.0 tok/s for one "
+                "stream",
+                "measure the tiers beside one k; the V2 runner keeps the graphs",
+                "vllm #49548, #48494",
+            )
         if case.method is not None and case.method not in _V1_TIERS:
             off = _found(
                 "breaks",
@@ -123,16 +126,20 @@ def _adaptive(case: Case) -> Iterator[Finding]:
         yield from within(
             since, version, _found("breaks", "adaptive-pipeline", _ADAPTIVE, text, "use --pp 1, or tiers")
         )
+    if settings.cpu:
+        text = "needs full CUDA graphs, and a CPU has none"
+        yield from within(
+            since, version, _found("breaks", "adaptive-cpu", _ADAPTIVE, text, "leave it out; choose one k")
+        )
+        return
     if settings.eager:
         text = "needs full CUDA graphs, and --enforce-eager takes them away"
         yield from within(
             since, version, _found("breaks", "adaptive-eager", _ADAPTIVE, text, "leave --enforce-eager out")
         )
     if settings.v2_runner is False:
-        text = "runs on the V2 runner alone, and VLLM_USE_V2_MODEL_RUNNER=0 excludes it"
-        yield from within(
-            since, version, _found("breaks", "adaptive-runner", _ADAPTIVE, text, "leave the variable out")
-        )
+        text = "runs on the V2 runner alone, and the V1 runner is set or logged"
+        yield from within(since, version, _found("breaks", "adaptive-runner", _ADAPTIVE, text, _WHY_V1))
     text = (
         "needs varlen decode graphs in every attention back end of the target; elsewhere start-up is "
         "refused. "
@@ -217,7 +224,16 @@ def scheduling_findings(case: Case) -> Iterator[Finding]:
             remedy="use an EAGLE or MTP head, or count the host's time in",
         )
         yield from within(Span((0, 14)), version, found)
-    if settings.eager:
+    if settings.eager and settings.cpu:
+        yield _found(
+            "bites",
+            "eager",
+            "--enforce-eager",
+            "draft passes and verification run without torch.compile, and there are k + 1 passes in a step",
+            "leave it out, and compare the time per token",
+            "vLLM's own warning under eager mode",
+        )
+    elif settings.eager:
         yield _found(
             "bites",
             "eager",
@@ -232,8 +248,8 @@ def scheduling_findings(case: Case) -> Iterator[Finding]:
             "breaks",
             "needs-v2-runner",
             "VLLM_USE_V2_MODEL_RUNNER",
-            "dspark runs on the V2 runner alone",
-            "leave the variable out",
+            "dspark runs on the V2 runner alone, and the V1 runner is set or logged",
+            _WHY_V1,
         )
         yield from within(Span((0, 29)), version, runner)
     if settings.v2_runner and method in ("suffix", "custom", "pard", "p-eagle"):

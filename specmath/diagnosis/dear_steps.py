@@ -147,11 +147,14 @@ def _host_per_request(symptoms: Symptoms) -> Iterator[Cause]:
 
 
 def _prefill(symptoms: Symptoms) -> Iterator[Cause]:
+    """Prompts of other requests in the same pass; one stream has none, and its own come in both arms."""
     share, step = symptoms.observed.prefill_share, symptoms.worst
+    if step.pair.batch == 1:
+        return
     if share is not None and share > 0.3:
         text = f"{share:.0%} of the tokens of all passes were prompt tokens; {_told(step)}"
         yield cause("prefill-bursts", 0.65, text)
-    elif share is None and step.pair.batch > 1:
+    elif share is None:
         yield cause("prefill-bursts", 0.15 * _weight(symptoms), _told(step))
 
 
@@ -222,10 +225,14 @@ def _large_draft(symptoms: Symptoms) -> Iterator[Cause]:
     modelled, most = step.expected.draft_cost, step.dearest_draft_cost
     if not setup.drafts_one_by_one or (setup.method and setup.method != "draft-model"):
         return
-    if modelled >= LARGE_DRAFT_COST:
+    measured = (step.steps - 1) / (step.pair.passes or step.pair.k)
+    if modelled >= LARGE_DRAFT_COST and measured * NOISE >= modelled:
         yield cause(
             "draft-too-large", 0.75, f"a draft pass costs {modelled:.2f} plain steps by the model alone"
         )
+    elif modelled >= LARGE_DRAFT_COST and measured >= LARGE_DRAFT_COST:
+        text = f"(R − 1)/k = {measured:.2f} as measured, and {modelled:.2f} for a draft pass by the model"
+        yield cause("draft-too-large", 0.3, text)
     elif most >= LARGE_DRAFT_COST and math.isnan(modelled) and setup.method:
         text = f"a draft token costs up to {most:.2f} plain steps; {_told(step)}"
         yield cause("draft-too-large", 0.45 + _split(symptoms, "per_token", 0.2), text)

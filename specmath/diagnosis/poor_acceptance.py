@@ -86,14 +86,21 @@ def _speedups(symptoms: Symptoms, step: Step, k: npt.NDArray[np.int64]) -> Float
 
 
 def _misses(symptoms: Symptoms) -> Iterator[Cause]:
-    """The share of steps with a match that would explain the speed-up, where E counts these alone."""
-    step, told = symptoms.worst, symptoms.observed.draftless_share
+    """The share of steps with a match that would explain the speed-up, where E counts these alone.
+
+    An E of the whole run has its misses in it, and no share of them makes a slowdown.
+    """
+    step, told, whole = symptoms.worst, symptoms.observed.draftless_share, symptoms.observed.tokens_per_step
     accepted = step.pair.acceptance_length - 1
     if not symptoms.setup.is_lookup or step.ratio <= 1 or accepted <= 0:
         return
-    matched = min(max((step.pair.times_faster - 1) / accepted, 0.0), 1.0)
+    if whole is not None and step.pair.acceptance_length <= whole * NOISE:
+        return
+    matched = min((step.pair.times_faster - 1) / accepted, 1.0)
     if told is not None:
         text, fit = f"{told:.0%} of the steps had no draft at all", 0.9 if told > 0.1 else 0.1
+    elif matched <= 0:
+        text, fit = f"a speed-up of {step.pair.times_faster:.2f} takes more than steps without a match", 0.2
     else:
         text = f"a match in {matched:.0%} of the steps would explain {step.pair.times_faster:.2f}"
         fit = 0.7

@@ -104,12 +104,14 @@ class Observed:
         step_s: Mean seconds of a decoding step, as vLLM's inter-token latency is.
         prefill_share: Share of the tokens of all passes that were prompt tokens.
         draftless_share: Share of the steps without any draft token.
+        tokens_per_step: Output tokens over all steps, those without a draft included.
         survival: Share of drafts that accepted at least 1, 2, … tokens.
     """
 
     step_s: float | None = None
     prefill_share: float | None = None
     draftless_share: float | None = None
+    tokens_per_step: float | None = None
     survival: tuple[float, ...] = ()
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from specmath.counted_acceptance import AlphaEstimate
-from specmath.engines.estimates import AcceptanceEstimate
+from specmath.engines.estimates import AcceptanceEstimate, cut_counts
 from specmath.engines.load_shares import prefill_share, prefix_hit_rate
 from specmath.engines.rules import AcceptanceRule, acceptance_rule
 from specmath.engines.telemetry import Telemetry
@@ -88,14 +89,29 @@ def derivation_of(estimate: AcceptanceEstimate) -> tuple[str, ...]:
     alpha, counts, totals = estimate.alpha, estimate.counts, estimate.totals
     if alpha is None:
         return ()
+    cut: tuple[str, ...] = ()
+    if counts is None and estimate.telemetry.accepted_at and estimate.telemetry.drafts:
+        counts = cut_counts(estimate.telemetry, totals)[0]
+        judged_at = "/".join(f"{one:,.0f}" for one in counts.judged)
+        cut = (f"judged by position = {judged_at}, an equal share of the drafts going on at each",)
+        cut = cut if totals.drafted else ()
     if counts is not None and estimate.telemetry.drafts:
         accepted, judged = math.fsum(counts.accepted), math.fsum(counts.judged)
         spread = math.sqrt(alpha.alpha * (1.0 - alpha.alpha) / judged)
         return (
+            *cut,
             f"α = accepted/judged = {accepted:,.0f}/{judged:,.0f} = {alpha.alpha:.4f}",
             f"standard error of independent steps = √(α(1 − α)/{judged:,.0f}) = {spread:.4f}",
             f"E = 1 + accepted/drafts = {estimate.acceptance_length:.4f}",
         )
     if math.isnan(totals.acceptance_length):
         return (f"α = {alpha.alpha:.4f}: {estimate.basis}",)
-    return (f"1 + α + … + α^k = {totals.acceptance_length:.4f} at α = {alpha.alpha:.4f}",)
+    mean = _accepted_mean(totals.lengths)
+    return (f"1 + {mean} = {totals.acceptance_length:.4f} at α = {alpha.alpha:.4f}",)
+
+
+def _accepted_mean(lengths: Mapping[int, float]) -> str:
+    """Mean accepted tokens as a formula: α + … + α^k, weighed where drafts have two lengths."""
+    if len(lengths) < 2:
+        return "α + … + α^k"
+    return " + ".join(f"{share:.3g}·(α + … + α^{length})" for length, share in lengths.items())

@@ -18,6 +18,9 @@ from specmath.results import CHUNK_ROWS, Advice, Cell, Columns, Result
 _PROFILED: Final = ("vllm", "sglang", "tensorrt-llm", "llama.cpp", "mlx")
 """Engines that a forecast has a profile of."""
 
+_SHORT: Final = 0.998
+"""Tokens per step over those that E gives, below which the difference is explained."""
+
 
 def alpha_table(records: Sequence[Telemetry], *, k: int | None = None, next_step: str = "") -> AlphaTable:
     """α of each record of telemetry, with its error and what must be known about it.
@@ -151,6 +154,7 @@ class AlphaTable(Result):
     @property
     def assumptions(self) -> tuple[str, ...]:
         sentences = [
+            *_cut_ends(self.told),
             *_engine_rates(self.told),
             *(f"{one.basis}{_constancy(one)}" for one in self.told if one.alpha is not None),
             *_rules(self.told),
@@ -207,6 +211,18 @@ def _rules(told: Sequence[AcceptanceEstimate]) -> Iterator[str]:
             rule = rule_of(one.telemetry)
             applied = f"acceptance rule of {one.telemetry.engine}: {rule.text}"
             yield f"{applied}; α does not transfer to another rule"
+
+
+def _cut_ends(told: Sequence[AcceptanceEstimate]) -> Iterator[str]:
+    """Why fewer tokens a step came out than the steps that drafted yield."""
+    for one in told:
+        share = min(one.drafting_share, 1.0)
+        expected = 1.0 + share * (one.acceptance_length - 1.0)
+        if one.tokens_per_step < expected * _SHORT:
+            text = (
+                f"tokens per step, {one.tokens_per_step:.3f}, fall short of the {expected:.3f} that E gives"
+            )
+            yield f"{text}: the last steps of requests are cut at max_tokens or at the end of the text"
 
 
 def _engine_rates(told: Sequence[AcceptanceEstimate]) -> Iterator[str]:

@@ -26,6 +26,7 @@ from specmath.counted_acceptance import (
     slope,
     spread_lengths,
 )
+from specmath.cut_bounds import CutBounds, bounds_of_cut_drafts
 from specmath.engines.telemetry import RequestCounts, Telemetry
 from specmath.engines.totals import Totals, totals_of
 from specmath.estimation import Z_95, wilson_interval
@@ -46,6 +47,7 @@ class AcceptanceEstimate:
         alpha: α with its error; None where it cannot be told, mostly because k is not known.
         basis: How α was found, in words.
         counts: Trials by position; None where positions are not told or shorter drafts dilute them.
+        bounds: Bounds of the trials by position where shorter drafts dilute them and their tokens are told.
         acceptance_length: Mean tokens per step that drafted, the bonus token included; NaN where not told.
         length_interval: Its 95 % interval.
         survival: Share of drafts that accepted at least 1, 2, … tokens, as counted.
@@ -61,6 +63,7 @@ class AcceptanceEstimate:
     alpha: AlphaEstimate | None
     basis: str
     counts: PositionCounts | None
+    bounds: CutBounds | None
     acceptance_length: float
     length_interval: Interval
     survival: tuple[float, ...]
@@ -89,13 +92,22 @@ class AcceptanceEstimate:
 
     @property
     def chi_square(self) -> float:
-        """Pearson's statistic of the conditionals against one constant; NaN where nothing can be compared."""
-        return self.counts.chi_square if self.counts else math.nan
+        """Pearson's statistic of the conditionals against one constant; NaN where nothing can be compared.
+
+        Where shorter drafts dilute the counts it is the least that any way of cutting leaves, and NaN unless
+        even that refuses one constant.
+        """
+        if self.counts is not None:
+            return self.counts.chi_square
+        return self.bounds.chi_square if self.bounds and self.bounds.p_value < REFUSED else math.nan
 
     @property
     def p_value(self) -> float:
         """Its probability if acceptance were constant; NaN likewise."""
-        return self.counts.p_value if self.counts else math.nan
+        if self.counts is not None:
+            return self.counts.p_value
+        found = self.bounds.p_value if self.bounds else math.nan
+        return found if found < REFUSED else math.nan
 
     @property
     def is_constant(self) -> bool:
@@ -132,7 +144,9 @@ class AcceptanceEstimate:
         )
 
     def conditional_intervals(self) -> tuple[Interval, ...]:
-        """Wilson's 95 % interval of each conditional; NaN where it is diluted or was never judged."""
+        """Wilson's 95 % interval of each conditional, by bounds where it is diluted; NaN if never judged."""
+        if self.bounds is not None:
+            return self.bounds.conditional_intervals()
         if self.counts is None or not self.telemetry.drafts:
             return (UNKNOWN,) * len(self.conditional)
         return self.counts.conditional_intervals()
@@ -178,6 +192,7 @@ def estimate_acceptance(telemetry: Telemetry, *, k: int | None = None) -> Accept
         alpha=alpha,
         basis=basis,
         counts=counts,
+        bounds=_bounds(telemetry, totals) if counts is None else None,
         acceptance_length=totals.acceptance_length,
         length_interval=interval,
         survival=survival,
@@ -199,6 +214,14 @@ def _counts(telemetry: Telemetry, totals: Totals) -> PositionCounts | None:
     return counts_by_position(telemetry.drafts or 1.0, padded, drafted_at=told)
 
 
+def _bounds(telemetry: Telemetry, totals: Totals) -> CutBounds | None:
+    """Bounds of the trials by position where shorter drafts dilute them and the missing tokens are known."""
+    reached = telemetry.accepted_at
+    if not (reached and telemetry.drafts and totals.drafted and totals.k) or len(reached) > totals.k:
+        return None
+    return bounds_of_cut_drafts(telemetry.drafts, reached, totals.drafted, totals.k)
+
+
 def _alpha(
     telemetry: Telemetry, totals: Totals, counts: PositionCounts | None
 ) -> tuple[AlphaEstimate | None, str]:
@@ -216,15 +239,20 @@ def _alpha(
     return None, "α cannot be told without k, the draft tokens per step"
 
 
+def cut_counts(telemetry: Telemetry, totals: Totals) -> tuple[PositionCounts, ...]:
+    """Trials by position for each way of cutting drafts, the one that α rests on first; needs drafts."""
+    drafts = float(telemetry.drafts or 0)
+    if totals.drafted is not None:
+        return counts_of_cut_drafts(drafts, telemetry.accepted_at, totals.drafted)
+    reached = telemetry.accepted_at[: max(sum(one > 0 for one in telemetry.accepted_at), 1)]
+    return (counts_by_position(drafts, reached),)
+
+
 def _of_cut_drafts(telemetry: Telemetry, totals: Totals) -> tuple[AlphaEstimate, str]:
     """α from positions that shorter drafts dilute; the interval holds every way in which they were cut."""
-    drafts = float(telemetry.drafts or 0)
-    if totals.drafted is None:
-        reached = telemetry.accepted_at[: max(sum(one > 0 for one in telemetry.accepted_at), 1)]
-        return counts_by_position(
-            drafts, reached
-        ).alpha, "α is a lower bound: shorter drafts count as rejections"
-    ways = [one.alpha for one in counts_of_cut_drafts(drafts, telemetry.accepted_at, totals.drafted)]
+    ways = [one.alpha for one in cut_counts(telemetry, totals)]
+    if len(ways) == 1:
+        return ways[0], "α is a lower bound: shorter drafts count as rejections"
     found = AlphaEstimate(
         alpha=ways[0].alpha,
         standard_error=ways[0].standard_error,

@@ -81,6 +81,7 @@ _NOT_TOTALS: Final = ("n_tokens_max", "n_busy_slots_per_decode")
 """llama.cpp calls these counters; they are a maximum and a mean."""
 _BYSTANDERS: Final = ("python", "process", "http", "go")
 """Namespaces whose restart goes without saying."""
+_ONE_RUN: Final = "take two scrapes of one run, with no restart between them"
 _PROCESS_LABELS: Final = frozenset(
     (
         *("model_name", "model", "engine", "engine_index", "engine_type", "worker_id", "workerid"),
@@ -114,6 +115,9 @@ def difference(earlier: Exposition, later: Exposition) -> Exposition:
     """
     types = _plain_types(earlier) | _plain_types(later)
     before, after = _by_series(earlier), _by_series(later)
+    if before and after and not {name for name, _ in before} & {name for name, _ in after}:
+        problem = f"has no metric in common with {earlier.source or 'the earlier scrape'}"
+        raise DataError(later.source or "scrape", f"{problem}; give the earlier one of the same server")
     restarted = _restarted(before, after, types)
     _refuse_swapped(before, after, types, restarted, earlier.source)
     samples = tuple(
@@ -226,16 +230,41 @@ def _change_notes(
 ) -> tuple[Advice, ...]:
     first, second = (_labelled(scrape.values()) for scrape in (before, after))
     told = frozenset(process for process in restarted if process[0] not in _BYSTANDERS)
+    text = f"{_restarted_parts(told, first | second)} restarted between the scrapes: counted from zero"
+    reset = (Advice(code="counters-reset", text=text, remedy=_ONE_RUN),) if told else ()
     found = (
-        ("counters-reset", told, "restarted between the scrapes: counted since then"),
         ("series-gone", first - second, "vanished between the scrapes: what was counted there is lost"),
         ("series-new", second - first if first else (), "appeared between the scrapes: counted from zero"),
     )
-    remedy = "take two scrapes of one run, with no restart between them"
-    return tuple(
-        Advice(code=code, text=f"{_listed(processes)} {text}", remedy=remedy)
+    changes = (
+        Advice(code=code, text=f"{_listed(processes)} {text}", remedy=_ONE_RUN)
         for code, processes, text in found
         if processes
+    )
+    return (*reset, *changes)
+
+
+def _restarted_parts(restarted: frozenset[Process], processes: frozenset[Process]) -> str:
+    """The server, or those of its engines, models or ranks that restarted while others went on."""
+    own = [process for process in processes if process[0] not in _BYSTANDERS]
+    values: dict[str, set[str]] = {}
+    for key, value in (label for _, labels in own for label in labels):
+        values.setdefault(key, set()).add(value)
+    several = frozenset(key for key, told in values.items() if len(told) > 1)
+    parts = {_part(process, several) for process in restarted} - {""}
+    everything = {_part(process, several) for process in own} - {""}
+    if parts == everything or not parts:
+        return "the server"
+    more = f" and {len(parts) - 3} more" if len(parts) > 3 else ""
+    return ", ".join(part[:80] for part in sorted(parts)[:3]) + more
+
+
+def _part(process: Process, several: frozenset[str]) -> str:
+    """A process by the labels that tell it from others; empty where none does."""
+    return " of ".join(
+        f"{key.removesuffix('_name').replace('_', ' ')} {value}"
+        for key, value in process[1]
+        if key in several
     )
 
 

@@ -24,22 +24,23 @@ _WIDER: Final = 1.1
 _FULL_SHARE: Final = 0.95
 
 
-def findings(estimate: AcceptanceEstimate) -> tuple[Advice, ...]:
+def findings(estimate: AcceptanceEstimate, *, match_rate: str | None = None) -> tuple[Advice, ...]:
     """What a reader must know before using the estimate, what voids it first.
 
     Args:
         estimate: What `estimate_acceptance` returned.
+        match_rate: The share of the steps that a question takes to draft; None where it takes none.
     """
-    return tuple(_found(estimate))
+    return tuple(_found(estimate, match_rate))
 
 
-def _found(estimate: AcceptanceEstimate) -> Iterator[Advice]:
+def _found(estimate: AcceptanceEstimate, match_rate: str | None) -> Iterator[Advice]:
     yield from _unknown(estimate)
     yield from _low_acceptance(estimate)
     yield from _length(estimate)
     yield from _shape(estimate)
     yield from _varying(estimate)
-    yield from _steps_without_drafts(estimate)
+    yield from _steps_without_drafts(estimate, match_rate)
     yield from _clusters(estimate)
     yield from _few(estimate)
     yield from estimate.telemetry.notes
@@ -94,12 +95,14 @@ def _length(estimate: AcceptanceEstimate) -> Iterator[Advice]:
 
 def _shape(estimate: AcceptanceEstimate) -> Iterator[Advice]:
     """Acceptance that differs by position, and what that hints at."""
-    if estimate.is_constant or estimate.counts is None:
+    if estimate.is_constant:
         return
-    told = [one for one in estimate.counts.conditional if not math.isnan(one)]
-    way = "rises" if told[-1] > told[0] else "falls"
+    by_position = estimate.conditional if estimate.counts is None else estimate.counts.conditional
+    told = [one for one in by_position if not math.isnan(one)]
     test = f"χ² {estimate.chi_square:.4g}, p {_small(estimate.p_value)}"
-    text = f"acceptance {way} with position, {_listed(told)} ({test})"
+    if estimate.counts is None:
+        test = f"{test}, even with shorter drafts cut in the way that suits one α best"
+    text = f"acceptance {_way(told)}, {_listed(told)} ({test})"
     if estimate.beta is None:
         text, remedy = f"{text}: one α is a mean at this k alone", "use the rates by position, as --from does"
         yield Advice(code="not-constant", text=text, remedy=remedy)
@@ -113,6 +116,13 @@ def _shape(estimate: AcceptanceEstimate) -> Iterator[Advice]:
         yield Advice(code="two-workloads", text=text, remedy="measure each kind of request on its own")
 
 
+def _way(rates: list[float]) -> str:
+    """How acceptance goes along the positions."""
+    if rates == sorted(rates):
+        return "rises with position"
+    return "falls with position" if rates == sorted(rates, reverse=True) else "differs between positions"
+
+
 def _varying(estimate: AcceptanceEstimate) -> Iterator[Advice]:
     told, totals = estimate.telemetry, estimate.totals
     if not told.k_varies:
@@ -123,12 +133,19 @@ def _varying(estimate: AcceptanceEstimate) -> Iterator[Advice]:
         text = f"{text}; rates are over the drafts that reached each position"
         yield Advice(code="k-varies", text=text, remedy="α is of drafts as the engine cuts them")
         return
+    if estimate.bounds is not None and not estimate.is_constant:
+        ranged = ", ".join(f"{low:.2f} to {high:.2f}" for low, high in estimate.bounds.conditional[1:7])
+        missing = f"{estimate.bounds.missing:,.0f} tokens short of full drafts"
+        text = f"{text}, {missing}: acceptance from position 2 on lies within {ranged}"
+        remedy = "the lower ends, which give the E counted, are what --from takes; full drafts do better"
+        yield Advice(code="k-varies", text=text, remedy=remedy)
+        return
     text = f"{text}, and shorter ones dilute the rates of later positions, which are no acceptance rates"
     remedy = "fix k for a measurement, without tiers or a threshold of the draft"
     yield Advice(code="k-varies", text=text, remedy=remedy)
 
 
-def _steps_without_drafts(estimate: AcceptanceEstimate) -> Iterator[Advice]:
+def _steps_without_drafts(estimate: AcceptanceEstimate, match_rate: str | None) -> Iterator[Advice]:
     """Steps that no speculation counter holds."""
     share, whole = estimate.drafting_share, estimate.tokens_per_step
     lookup = (estimate.telemetry.method or "").startswith(LOOKUP)
@@ -136,6 +153,8 @@ def _steps_without_drafts(estimate: AcceptanceEstimate) -> Iterator[Advice]:
         over = f"over all steps it is {whole:.3f} tokens per step, not {estimate.acceptance_length:.3f}"
         text = f"{share:.1%} of the steps drafted; {over}"
         remedy = f"for a lookup draft (n-gram, suffix) give --match-rate {share:.3g} beside α; else see why"
+        if match_rate is not None:
+            remedy = f"the forecast takes it in by a match rate of {match_rate}"
         yield Advice(code="steps-without-drafts", text=text, remedy=remedy)
     elif lookup and math.isnan(whole):
         text = "a lookup draft proposes nothing in some steps, and these are in no counter"

@@ -6,13 +6,17 @@ Only what the commands take is written as a value: each is tried first, and beco
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import mul
 from pathlib import PurePosixPath
 from typing import Final
 
+from specmath.acceptance import ConstantAcceptance
 from specmath.drafters.methods import METHODS, drafter_of
 from specmath.engines.estimates import estimate_acceptance
 from specmath.engines.names import parse_engine
@@ -44,6 +48,10 @@ _SUFFIXES: Final = {
 }  # fmt: skip
 _GGUF: Final = re.compile(r"([\w.-]{1,100}?)[-.](?:I?Q(\d)\w{0,8}|BF16|F16|F32)\.gguf", re.I)
 _WIDTH: Final = 30
+_FULL_SHARE: Final = 0.95
+"""Share of the steps from which on all count as drafting: the last steps of requests seldom do."""
+_ON_CPUS_TOO: Final = ("vllm", "sglang", "llama.cpp")
+"""Engines with builds for CPUs, while their profiles are of GPUs; no server tells which one it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +130,9 @@ def project_file(server: Server, record: Telemetry | None = None) -> ProjectFile
         *_target(facts, target, format_name),
         *_draft(facts, record, law, target),
     ]
-    entries += [*_acceptance(record, law), *_load(facts, record), *_unseen(facts)]
+    has_caches = target is not None and not any(entry.guessed for entry in entries)
+    load = _load(facts, record, has_caches=has_caches)
+    entries += [*_acceptance(record, law), *load, *_unseen(facts)]
     return ProjectFile(source=server.shown, entries=tuple(entries))
 
 
@@ -135,9 +145,9 @@ def _engine(server: Server, record: Telemetry | None) -> Iterator[Entry]:
     for typed in (f"{name}@{version}", name) if version else (name,):
         with suppress(SpecmathError):
             if parse_engine(typed).profile is not None:
-                yield Entry(
-                    key="engine", value=typed, comment=f"as it says: {name} {server.version or ''}".strip()
-                )
+                cpu = "; known on GPUs: for a CPU build write cpu, or typical" if name in _ON_CPUS_TOO else ""
+                said = f"as it says: {name} {server.version or ''}".strip()
+                yield Entry(key="engine", value=typed, comment=said + cpu)
                 return
     yield Entry(key="engine", value="typical", comment=f"no profile is known for {name}")
 
@@ -201,6 +211,12 @@ def _draft(
     if method is not None and method.startswith(LOOKUP):
         yield from _lookup(method, law)
         return
+    if law is not None and law.estimate.drafting_share < _FULL_SHARE:
+        may_look_up = method is None and facts.draft is None
+        yield _match_rate(law, known=may_look_up)
+        if may_look_up:
+            yield Entry(key="method", value="ngram", comment="or suffix, which it does not tell", known=False)
+            return
     draft, _ = _known_model(facts.draft)
     method_works = method in METHODS and _drafts(target, draft, method)
     yield Entry(key="method", value=method or "eagle3", comment="how it drafts", known=method_works)
@@ -221,11 +237,33 @@ def _drafts(target: ModelShape | None, draft: ModelShape | None, method: str | N
 
 
 def _lookup(method: str, law: SourceLaw | None) -> Iterator[Entry]:
-    share = law.match_rate if law else None
-    yield Entry(key="method", value=method, comment="as it says", known=share is not None)
-    comment = "share of the steps that drafted" if share is not None else "share of the steps that draft"
-    value = f"{0.4 if share is None else share:.4f}"
-    yield Entry(key="match-rate", value=value, comment=comment, known=share is not None)
+    told = law is not None and law.match_rate is not None
+    yield Entry(key="method", value=method, comment="as it says", known=told)
+    if law is not None and told:
+        yield _match_rate(law)
+    else:
+        yield Entry(key="match-rate", value="0.4", comment="share of the steps that draft", known=False)
+
+
+def _match_rate(law: SourceLaw, *, known: bool = True) -> Entry:
+    """h of a lookup draft, such that 1 + h·(E − 1) is the record's tokens per step.
+
+    It is the share of the steps that drafted where each draft had k tokens and no request ended within one.
+    """
+    share, per_step = law.estimate.drafting_share, law.estimate.tokens_per_step
+    accepted = _length(law) - 1
+    rate = share if math.isnan(per_step) or accepted <= 0 else min(max((per_step - 1) / accepted, 0.0), 1.0)
+    counted = "" if math.isnan(per_step) else f"; {per_step:.3f} tokens per step over all"
+    told = f"{share:.1%} of the steps drafted{counted}; for lookup drafts (n-gram, suffix) alone"
+    return Entry(key="match-rate", value=f"{rate:.4f}", comment=told, known=known)
+
+
+def _length(law: SourceLaw) -> float:
+    """Tokens of a step that drafts, by the law that is written."""
+    k = law.estimate.k or len(law.rates)
+    if law.alpha is not None:
+        return float(ConstantAcceptance(law.alpha).acceptance_length(k))
+    return 1.0 + math.fsum(accumulate(law.rates[:k], mul))
 
 
 def _law(record: Telemetry | None) -> SourceLaw | None:
@@ -267,7 +305,7 @@ def _counted(law: SourceLaw, record: Telemetry | None) -> str:
     return ", ".join(part for part in told if part)
 
 
-def _load(facts: ServerFacts, record: Telemetry | None) -> Iterator[Entry]:
+def _load(facts: ServerFacts, record: Telemetry | None, *, has_caches: bool) -> Iterator[Entry]:
     running = record.load.running if record else None
     if running is not None and running > 0:
         comment = f"requests in a step, {running:.4g} on average"
@@ -277,7 +315,9 @@ def _load(facts: ServerFacts, record: Telemetry | None) -> Iterator[Entry]:
     limit = f"; {facts.context_limit:,} at most" if facts.context_limit else ""
     if facts.mean_context:
         comment = f"mean prompt and half of the mean answer{limit}"
-        yield Entry(key="context", value=max(round(facts.mean_context), 1), comment=comment)
+        comment += "" if has_caches else "; needs a named target and draft beside it"
+        context = max(round(facts.mean_context), 1)
+        yield Entry(key="context", value=context, comment=comment, known=has_caches)
     else:
         comment = f"tokens in the cache of a sequence on average{limit}"
         yield Entry(key="context", value="4k", comment=comment, known=False)

@@ -46,7 +46,10 @@ def parse_range(source: str, now_s: float) -> Range:
     ('http://host:9090', 2800.0, 60.0)
     """
     where = source.removeprefix(PREFIX).strip().removeprefix("//")
-    parts = urlsplit(where if "://" in where else f"http://{where}")
+    try:
+        parts = urlsplit(where if "://" in where else f"http://{where}")
+    except ValueError as error:
+        raise InputError("source", f"{shown(source)} is no address ({error})") from error
     options = parse_qsl(parts.query, keep_blank_values=True)
     given = dict(options)
     if strays := [key for key in given if key not in _OPTIONS]:

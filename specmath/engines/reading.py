@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
+import os
 import re
 import sys
 import zlib
@@ -164,12 +165,19 @@ def opened(source: Source, name: str = "") -> Iterator[Content]:
         yield Content(source, name or "stream")
 
 
+def _without_waiting(path: str, flags: int) -> int:
+    """A pipe that nobody writes to ends at once; one with a writer is read as usual."""
+    number = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    os.set_blocking(number, True)
+    return number
+
+
 def _file(path: str | Path, where: str) -> IO[bytes]:
     try:
         mode = Path(path).stat().st_mode
         if not (S_ISREG(mode) or S_ISFIFO(mode)):
             raise OSError(EINVAL, "is a folder or device")
-        return Path(path).open("rb")
+        return open(path, "rb", opener=_without_waiting)
     except (OSError, ValueError) as fault:  # the latter for a NUL in the name
         problem = (getattr(fault, "strerror", None) or str(fault)).lower()
         remedy = "give a file of metrics, a log, a JSON document, or - for stdin"

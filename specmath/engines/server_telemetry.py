@@ -171,7 +171,24 @@ def _named(record: Telemetry, server: Server) -> Telemetry:
         return record
     models = [text(model.get("id")) for model in server.models()]
     alone = models[0] if len(models) == 1 else None
-    return replace(record, version=server.version or record.version, model=record.model or alone)
+    notes = record.notes
+    if server.named_version:
+        notes = (*notes, *version_notes(server.named_version, replace(server, named_version=None).version))
+    version = server.version or record.version
+    return replace(record, version=version, model=record.model or alone, notes=notes)
+
+
+def version_notes(named: str, told: str | None) -> tuple[Advice, ...]:
+    """A warning where the version that was named is not the one that the source tells.
+
+    >>> version_notes("0.32", "0.32.0"), version_notes("0.8", "0.8.3 or newer")
+    ((), ())
+    """
+    if told is None or " " in told or f"{told}.".startswith(f"{named}."):
+        return ()
+    text = f"the source says that its version is {told}, and the {named} named is taken in its place"
+    remedy = "leave the version out of --source-engine, unless the source is wrong"
+    return (Advice(code="version-overridden", text=text, remedy=remedy),)
 
 
 def _nothing(server: Server, engine: str | None) -> str:

@@ -119,11 +119,13 @@ def ask_server(url: str, limits: Limits = USUAL, *, version: str | None = None) 
         AccessError: nobody answers there, or none of the paths is known.
         InputError: the URL is none.
     """
-    shown, path = shown_url(url.strip()), urlsplit(parse_address(url).url).path.rstrip("/")
+    path = urlsplit(parse_address(url).url).path.rstrip("/")
     if path in ("", "/v1"):
         base = url.strip().partition("?")[0].rstrip("/").removesuffix("/v1")
-        return _discovered(Server(base, shown, limits, named_version=version))
-    server = Server(url.strip(), shown, limits, answers={"": fetch(url, limits)}, named_version=version)
+        return _discovered(Server(base, shown_url(base), limits, named_version=version))
+    server = Server(
+        url.strip(), shown_url(url.strip()), limits, answers={"": fetch(url, limits)}, named_version=version
+    )
     server.metrics = _exposition(server, "")
     return server
 

@@ -22,6 +22,7 @@ class SourceLaw:
         rates: Acceptance by position given that all before were accepted; empty where alpha is given.
         match_rate: Share of the steps that drafted, which a lookup draft needs beside α; None where not told.
         notes: What must be known about the law, beside the findings.
+        applied_match_rate: The match rate that the question was asked with; None where with none.
     """
 
     estimate: AcceptanceEstimate
@@ -29,11 +30,12 @@ class SourceLaw:
     rates: tuple[float, ...]
     match_rate: float | None
     notes: tuple[Advice, ...]
+    applied_match_rate: str | None = None
 
     @property
     def advice(self) -> tuple[Advice, ...]:
         """Findings about the estimate, then notes on the law."""
-        return (*findings(self.estimate), *self.notes)
+        return (*findings(self.estimate, match_rate=self.applied_match_rate), *self.notes)
 
     @property
     def sentence(self) -> str:
@@ -54,6 +56,7 @@ class SourceLaw:
 def source_law(estimate: AcceptanceEstimate, *, longest_k: int | None = None) -> SourceLaw:
     """The law behind an estimate: one α, or rates by position where a test refuses one α.
 
+    Of drafts cut short the rates are those counted, a cut draft taken as rejected, which give the E counted.
     Beyond the measured positions rates go on by the Beta law where acceptance rises, else at the last rate.
 
     Args:
@@ -88,7 +91,10 @@ def source_law(estimate: AcceptanceEstimate, *, longest_k: int | None = None) ->
 
 
 def _rates(estimate: AcceptanceEstimate, longest_k: int | None) -> tuple[float, ...]:
-    """The measured conditionals, 0 where none was ever judged, and what goes on beyond them."""
+    """The measured conditionals, 0 where none was ever judged, and what goes on beyond them.
+
+    Of drafts cut short those as counted: the engine cuts the next ones, too, and they give the E counted.
+    """
     measured = estimate.conditional if estimate.counts is None else estimate.counts.conditional
     told = [0.0 if math.isnan(one) else one for one in measured]
     beyond = range(len(told), max(longest_k or 0, len(told)))

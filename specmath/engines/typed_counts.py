@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from specmath.checks import MAX_K, require_count, require_range
+from specmath.checks import MAX_COUNT, MAX_K, require_count, require_range
 from specmath.engines.telemetry import Telemetry
 from specmath.errors import InputError
 
@@ -54,6 +54,7 @@ def typed_counts(
     if told is not None:
         require_count("k", told, 1, MAX_K)
     _require_possible(counts, reached, per_draft, told)
+    _require_one_length(counts, reached, length)
     return Telemetry(
         engine="typed",
         scope="typed",
@@ -68,7 +69,7 @@ def typed_counts(
 
 
 def _count(name: str, value: float | None) -> float | None:
-    return None if value is None else float(require_range(name, value, 0))
+    return None if value is None else float(require_range(name, value, 0, MAX_COUNT))
 
 
 def _length(value: float | None) -> float | None:
@@ -84,7 +85,7 @@ def _positions(accepted_at: Sequence[float], drafts: float | None) -> tuple[floa
     if not accepted_at:
         return ()
     most = math.inf if drafts is None else drafts
-    reached = tuple(require_range("positions", list(accepted_at), 0).tolist())
+    reached = tuple(require_range("positions", list(accepted_at), 0, MAX_COUNT).tolist())
     if drafts is None and max(reached) > 1:
         raise InputError(
             "drafts", "is missing: positions above 1 are counts, and need the drafts they are of"
@@ -96,6 +97,23 @@ def _positions(accepted_at: Sequence[float], drafts: float | None) -> tuple[floa
             )
             raise InputError("positions", problem)
     return reached
+
+
+def _require_one_length(
+    counts: dict[str, float | None], reached: tuple[float, ...], length: float | None
+) -> None:
+    """Refuse a length beside counts that give another; one of a percent is rounding."""
+    drafts = counts["drafts"]
+    accepted = (
+        counts["accepted"] if counts["accepted"] is not None else math.fsum(reached) if reached else None
+    )
+    if length is None or accepted is None or (drafts is None and counts["accepted"] is not None):
+        return
+    counted = 1 + accepted / (drafts or 1)
+    if abs(length - counted) > 0.01 * counted:
+        raise InputError(
+            "acceptance_length", f"contradicts the counts, which give {counted:.4g}, got {length:.4g}"
+        )
 
 
 def _require_possible(
@@ -112,10 +130,26 @@ def _require_possible(
         raise InputError("k", f"must be at least {per_draft:.4g}, the draft tokens of a draft, got {k}")
     if drafts and accepted is not None and k is not None and accepted > drafts * k * (1 + 1e-9):
         raise InputError("accepted", f"must be at most k tokens of each draft, {drafts * k:.12g}")
-    if (
-        drafts
-        and reached
-        and accepted is not None
-        and abs(math.fsum(reached) - accepted) > 0.01 * accepted + 1
-    ):
-        raise InputError("accepted", f"contradicts positions, which sum to {math.fsum(reached):.12g}")
+    if reached:
+        _require_these_positions(counts, reached, k)
+
+
+def _require_these_positions(
+    counts: dict[str, float | None], reached: tuple[float, ...], k: int | None
+) -> None:
+    """Refuse positions that other counts contradict; as shares where the drafts are not told."""
+    drafts, drafted, accepted = counts["drafts"], counts["drafted"], counts["accepted"]
+    summed = math.fsum(reached)
+    if k is not None and k < len(reached):
+        raise InputError("positions", f"must be at most k = {k}, got {len(reached)}")
+    if drafts and accepted is not None and abs(summed - accepted) > 0.01 * accepted + 1:
+        raise InputError("accepted", f"contradicts positions, which sum to {summed:.12g}")
+    if drafts and drafted is not None and summed > drafted * (1 + 1e-9):
+        raise InputError("positions", f"sum to {summed:.12g}, more than the {drafted:.12g} drafted tokens")
+    if not drafts and drafted and accepted is not None and k is not None:
+        share = accepted / drafted
+        if abs(summed / k - share) > 0.01:
+            problem = (
+                f"{share:.4g} of the drafted contradicts positions, which give {summed / k:.4g} at k = {k}"
+            )
+            raise InputError("accepted", problem)

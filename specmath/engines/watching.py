@@ -5,11 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from math import isfinite
 from typing import Final
 
 from specmath.engines.addresses import is_url
+from specmath.engines.content import Exposition
+from specmath.engines.exposition import difference
 from specmath.engines.fetching import USUAL, Limits
+from specmath.engines.increases import short_name
 from specmath.engines.server_telemetry import telemetry_of, wants_iterations
 from specmath.engines.servers import METRICS, Server, ask_server
 from specmath.engines.telemetry import Telemetry
@@ -17,6 +21,8 @@ from specmath.errors import DataError, InputError
 
 MAX_S: Final = 7 * 86_400.0
 _TICK_S: Final = 0.5
+_OUTPUT: Final = ("generation_tokens_total", "tokens_predicted_total")
+"""Counters of output tokens, by engine."""
 
 
 def watch_server(
@@ -51,6 +57,7 @@ def watch_server(
         raise InputError("watch", "goes with the URL of a server; compare two files with --since")
     if not (isfinite(seconds) and 0 < seconds <= MAX_S):
         raise InputError("watch", f"must be above 0 s and at most {MAX_S:.0f} s, got {seconds:g}")
+    began_s = time.monotonic()
     first = ask_server(url, limits)
     drains = _drains(first, engine)
     if drains:  # what was recorded before is handed out, and gone
@@ -59,8 +66,25 @@ def watch_server(
         raise InputError("watch", f"goes with metrics, and {first.shown} serves none")
     with suppress(KeyboardInterrupt):
         _pass(seconds, progress, wait)
+    took_s = time.monotonic() - began_s  # from one asking to the next, each reading lying alike behind it
     second = ask_server(url, limits, version=version)
-    return telemetry_of(second, engine=engine, since=first.metrics, drains=drains)
+    found = telemetry_of(second, engine=engine, since=first.metrics, drains=drains)
+    if first.metrics is None or second.metrics is None:
+        return found
+    between = difference(first.metrics, second.metrics)
+    return [_paced(record, between, took_s) for record in found]
+
+
+def _paced(record: Telemetry, between: Exposition, took_s: float) -> Telemetry:
+    """With the output tokens per second, where they are counted and the engine does not tell them itself."""
+    counted = [
+        sample.value
+        for sample in between.samples
+        if short_name(sample.name) in _OUTPUT and sample.labels.get("model_name") in (None, record.model)
+    ]
+    if not counted or record.load.tokens_per_s is not None:
+        return record
+    return replace(record, load=replace(record.load, tokens_per_s=sum(counted) / took_s))
 
 
 def _drains(server: Server, engine: str | None) -> bool:

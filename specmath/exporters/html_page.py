@@ -12,7 +12,7 @@ from specmath.exporters.readable import (
     blocks_of,
     derivation_of,
     notes_of,
-    readable_columns,
+    told_columns,
 )
 from specmath.exporters.text import CODE_SPAN, printable
 from specmath.results import Result
@@ -42,8 +42,8 @@ th {{ border-bottom: 2px solid #888; vertical-align: bottom; }}
 
 def write(result: Result, stream: TextIO, explain: bool = False) -> None:
     """Verdict, table, notes, and with `explain` the derivation."""
-    columns = readable_columns(result)
-    blocks = [text_frame(columns).to_html(index=False, border=0, justify="left")]
+    columns = told_columns(result)
+    blocks = [text_frame(columns).to_html(index=False, border=0, justify="left")] if columns else []
     if result.verdict:
         blocks.insert(0, f"<p><strong>{_prose(printable(result.verdict))}</strong></p>")
     blocks += [

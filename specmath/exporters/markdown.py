@@ -10,7 +10,7 @@ from specmath.exporters.readable import (
     blocks_of,
     derivation_of,
     notes_of,
-    readable_columns,
+    told_columns,
 )
 from specmath.exporters.text import CODE_SPAN, printable, screen_width
 from specmath.results import Block, Result
@@ -22,7 +22,8 @@ _TICKS: Final = re.compile("`+")
 
 def write(result: Result, stream: TextIO, explain: bool = False) -> None:
     """Verdict in bold, the table, what is to be pasted, then assumptions and warnings as bullets."""
-    blocks = [_table(readable_columns(result))]
+    columns = told_columns(result)
+    blocks = [_table(columns)] if columns else []
     if result.verdict:
         blocks.insert(0, [f"**{_prose(printable(result.verdict))}**"])
     blocks += [

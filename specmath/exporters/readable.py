@@ -76,6 +76,11 @@ def readable_columns(result: Result) -> list[ReadableColumn]:
     ]
 
 
+def told_columns(result: Result) -> list[ReadableColumn]:
+    """The columns of a page or a screen: none where there are no rows and the verdict says it all."""
+    return readable_columns(result) if len(result) or not result.verdict else []
+
+
 def notes_of(result: Result, explain: bool) -> list[Note]:
     """The inputs, the assumptions (the first three unless `explain`) and the warnings with their remedies."""
     assumptions = [printable(text) for text in result.assumptions]

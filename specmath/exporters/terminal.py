@@ -24,7 +24,7 @@ from specmath.exporters.readable import (
     blocks_of,
     derivation_of,
     notes_of,
-    readable_columns,
+    told_columns,
 )
 from specmath.exporters.text import printable, screen_width
 from specmath.results import Result
@@ -59,9 +59,9 @@ def write(result: Result, stream: TextIO, explain: bool = False) -> None:
 
 def show(result: Result, console: Console, explain: bool = False, *, fit: bool = True) -> None:
     """The same on a given console: within its width, or with `fit` off as wide as the text is."""
-    columns = [_laid(column) for column in readable_columns(result)]
+    columns = [_laid(column) for column in told_columns(result)]
     shown = _fitted(columns, console.width) if fit else columns
-    head, *rows = _lines(shown)
+    head, *rows = _lines(shown) if shown else [""]
     verdict, notes = result.verdict, notes_of(result, explain)  # whatever may fail, before the first line
     blocks, steps = blocks_of(result), derivation_of(result) if explain else []
 
@@ -70,8 +70,9 @@ def show(result: Result, console: Console, explain: bool = False, *, fit: bool =
 
     if verdict:
         say(printable(verdict) + "\n", _verdict_style(verdict))
-    say(head, "bold", wrap=False)
-    say("\n".join(["─" * _total(shown), *rows, ""]), wrap=False)
+    if shown:
+        say(head, "bold", wrap=False)
+        say("\n".join(["─" * _total(shown), *rows, ""]), wrap=False)
     if len(shown) < len(columns):
         say(_left_out(columns, shown), "dim")
     for block in blocks:

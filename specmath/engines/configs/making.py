@@ -238,4 +238,6 @@ def _name(role: str, text: str) -> str:
         raise InputError(
             role, f"{shown(text)} is no name to paste; give 1 to {MAX_NAME:,} printable characters"
         )
+    if text.startswith("-"):
+        raise InputError(role, f"{shown(text)} would be pasted as an option; write ./{shown(text)[1:-1]}")
     return text

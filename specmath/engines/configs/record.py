@@ -157,7 +157,11 @@ class EngineConfig(Result):
         text = "\n".join(block.text for block in self.blocks)
         capitals = [name for name in (TARGET, DRAFT, LAYER) if name in text]
         stand_in = f"; put your own for {' and '.join(capitals)}" if capitals else ""
-        return (f"config in the words of {self.engine} {self.family}{stand_in}",)
+        return (
+            f"config in the words of {self.engine} {self.family}{stand_in}",
+            "only what speculation needs is written: add the model's path or hub id where a catalogue name "
+            "stands, and your own parallelism, slots and context",
+        )
 
     @property
     def warnings(self) -> tuple[Advice, ...]:

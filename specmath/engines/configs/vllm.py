@@ -1,4 +1,4 @@
-"""vLLM: `--speculative-config`, with tiers from 0.24 and adaptive verification from 0.28."""
+"""vLLM: `--speculative-config`, with tiers from 0.24, adaptive verification from 0.28 (wider from 0.30)."""
 
 from __future__ import annotations
 
@@ -76,6 +76,8 @@ def _unavailable(wanted: Wanted) -> tuple[str, str] | None:
             "V1 dropped draft models at 0.10 and has them again from 0.16 (PR 24322)",
             "upgrade to 0.16 or newer, or use eagle3, mtp or ngram",
         )
+    if wanted.method == "eagle3" and not wanted.since(0, 8, 3):
+        return "0.8.2 has no eagle3 yet", "upgrade to 0.8.5 or newer"
     if not wanted.since(*first):
         return f"it came with {_dotted(first)}", f"upgrade to {_dotted(first)} or newer"
     if gone is not None and wanted.since(*gone):
@@ -102,6 +104,12 @@ def _against_adaptive(wanted: Wanted) -> tuple[str, str] | None:
         return "enable_adaptive_verification came with 0.28", "upgrade, or ask for tiers"
     if wanted.method in (*_LOOKUPS, "medusa"):
         return "enable_adaptive_verification takes drafters that run a model", "ask for tiers"
+    if wanted.method != "dspark" and not wanted.since(0, 30):
+        return (
+            "enable_adaptive_verification takes dspark alone in 0.28 and 0.29, other drafters that run a "
+            "model from 0.30 on",
+            "upgrade to 0.30 or newer, or ask for tiers",
+        )
     if wanted.pipeline_parallel > 1:
         return "adaptive verification does not run with pipeline parallel", "ask for tiers, or use --pp 1"
     return None
@@ -146,8 +154,7 @@ def _adaptive(wanted: Wanted, notes: list[Advice]) -> Answer:
         code="adaptive-needs",
         text="enable_adaptive_verification needs varlen decode graphs in every attention back end of the "
         "target (start-up is refused elsewhere; SM90 was reported broken), and goes with no eager mode, "
-        "LoRA, pipeline parallel or output log-probabilities (vllm #47808, #52783, #54011); the config "
-        "text of 0.28 named dspark alone, the docs all model-based drafters",
+        "LoRA, pipeline parallel or output log-probabilities (vllm #47808, #52783, #54011)",
         remedy="start the server once before planning on it; measure it beside k fixed: on ROCm it lost 5 "
         "to 8 % up to 32 requests and won 6 to 70 % from 64 on (vllm #52362)",
     )
@@ -290,6 +297,13 @@ def _notes(wanted: Wanted) -> Iterator[Advice]:
             code="v0-engine",
             text="draft models run on the V0 engine here, whose acceptance counters add up running totals",
             remedy="take acceptance from its log lines, not from /metrics",
+        )
+    if wanted.method == "eagle3" and not wanted.since(0, 8, 5):
+        yield Advice(
+            code="first-version-unknown",
+            text="0.8.2 has no eagle3 and 0.8.5 has it; which release between them took it first was not "
+            "found out",
+            remedy="upgrade to 0.8.5 or newer where the method is refused",
         )
     if wanted.method in ("pard", "p-eagle"):
         yield Advice(
