@@ -263,3 +263,11 @@ def test_what_log_and_rule_both_tell_is_told_once() -> None:
         "log-async-off"
     ]
     assert "async-off" in codes(check_speculation("vllm@0.32", method="ngram"))
+
+
+def test_packaged_models_that_only_the_config_names_are_compared() -> None:
+    config = {"method": "eagle3", "model": "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B", "num_speculative_tokens": 4}
+    named = check_speculation("vllm@0.24", speculative_config=config, server_args="vllm serve Qwen/Qwen3-8B")
+    assert any("vocabulary" in finding.text for finding in named.findings)
+    other = check_speculation("vllm@0.24", speculative_config=config, server_args="vllm serve /models/own")
+    assert not any("vocabulary" in finding.text for finding in other.findings)

@@ -36,6 +36,7 @@ def init(
 
     from specmath.engines.project_file import project_file
     from specmath.engines.servers import ask_server
+    from specmath.errors import shown_path
 
     _refuse_existing(output, force)
     server = ask_server(url)
@@ -45,7 +46,7 @@ def init(
         told = sys.stderr
     else:
         _write(output, written.text)
-        sys.stdout.write(f"wrote {output}: {', '.join(written.known)}\n")
+        sys.stdout.write(f"wrote {shown_path(output)}: {', '.join(written.known)}\n")
         told = sys.stdout
     told.write(f"not seen, there as comments or stand-ins: {', '.join(written.missing)}\n")
 

@@ -24,6 +24,7 @@ from specmath.engines.configs.versions import Version
 from specmath.engines.names import CONFIG_ENGINES, parse_engine
 from specmath.errors import DataError, InputError, shown
 from specmath.model import ModelShape
+from specmath.model_catalogue import catalogue_name, load_model
 
 _SETTINGS: Final[dict[str | None, Callable[[Arguments], Settings]]] = {
     "vllm": vllm_settings,
@@ -64,7 +65,7 @@ def check_speculation(
         server_args: Command line or flags of the server, or the file of them.
         log: Start-up log of the server; `-` is stdin.
         requests: JSONL of request bodies; `-` is stdin.
-        target, draft: The models.
+        target, draft: The models; else those that config, arguments or log name, where they are packaged.
         method: How it drafts, by the names of `--method`.
         k: Draft tokens per step, from 0.
         tp, dp, pp, draft_tp: Degrees of parallelism, at least 1.
@@ -106,13 +107,19 @@ def check_speculation(
         settings=settings,
         arguments=_merged(arguments, read),
         requests=sample,
-        target=target,
-        draft=draft,
+        target=target or _packaged(settings.target_name),
+        draft=draft or _packaged(settings.draft_name),
         seen=() if read is None else tuple(_seen(read, sample)),
         log_lines=None if read is None else read.lines,
     )
     notes = (*version_disagreement(version, logged), *differing)
     return check_case(case, (*notes, *(() if sample is None else sample.notes)))
+
+
+def _packaged(name: str | None) -> ModelShape | None:
+    """The model of this name where the catalogue has it; no path is opened for a name in a log."""
+    known = None if name is None else catalogue_name(name)
+    return None if known is None else load_model(known)
 
 
 def _engine(text: str | None) -> tuple[str | None, Version | None]:
