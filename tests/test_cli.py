@@ -410,3 +410,16 @@ def test_a_reader_of_the_output_path_may_leave_early(tmp_path: Path) -> None:
         process.stdout.close()
         assert process.stderr.read().count(b"error") == 0
         assert process.wait(60) == 0
+
+
+@pytest.mark.parametrize(("own", "used"), [(None, "1"), ("4", "4")])
+def test_threads_with_nothing_to_do_are_not_started(own: str | None, used: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    if own is not None:
+        environment["OPENBLAS_NUM_THREADS"] = own
+    code = "import atexit, os; atexit.register(lambda: print(os.environ['OPENBLAS_NUM_THREADS']))\n"
+    code += "from specmath.cli import main; main(['--version'])"
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    assert told.stdout.split()[-1] == used

@@ -22,6 +22,9 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its status."""
+    # numpy's BLAS starts a thread per core, which spin for 0.1 s with nothing to do: no command multiplies
+    # matrices large enough for two.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.set_threshold(50_000)  # imports leave no cycles behind; looking for them takes 4 % of start-up
     for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name):  # so that half-written files are cleared away before the process ends
