@@ -179,3 +179,11 @@ def test_another_k_has_the_acceptance_of_the_source_alone(
     words = ["k=1,off=10ms@3,on=14.2857ms@3", "--from", scrape(tmp_path), "--method", "ngram"]
     (row,) = document(capsys, *words)["rows"]
     assert row["acceptance_length"] == pytest.approx(1 + 0.4 * 400 / 730)
+
+
+@pytest.mark.parametrize(("pair", "lacks"), [("k=3,speedup=1.2", "batch"), ("batch=8,speedup=1.2", "k")])
+def test_a_pair_without_its_place_is_not_said_to_have_several(
+    pair: str, lacks: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["diagnose", pair]) == 2
+    assert f"lacks its {lacks}, and the question has none; add" in capsys.readouterr().err

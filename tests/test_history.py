@@ -381,3 +381,10 @@ def test_answers_of_any_shape_are_read_or_refused(data: st.DataObject) -> None:
     for moment, value in _points(document):
         assert moment == moment
         assert value >= 0
+
+
+@pytest.mark.parametrize("typed", ["http://127.0.0.1:99999", "file:///etc/passwd", "http://", "http://["])
+def test_an_address_that_is_none_is_shown_as_it_was_typed(typed: str) -> None:
+    with pytest.raises(InputError, match=re.escape(typed) + ".* is no address") as caught:
+        parse_range(f"prometheus:{typed}", now_s=0)
+    assert "query" not in str(caught.value)

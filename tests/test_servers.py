@@ -170,7 +170,7 @@ def test_statistics_and_series_are_one_record(web: Web) -> None:
 # ---------------------------------------------------------------- addresses
 
 
-@pytest.mark.parametrize("end", ["", "/", "/v1", "/v1/"])
+@pytest.mark.parametrize("end", ["", "/", "/v1", "/v1/", "#part"])
 def test_base_urls(web: Web, end: str) -> None:
     web.serve("/metrics", counters(10, 14))
     [told] = read_telemetry(web.url + end)
@@ -533,3 +533,11 @@ def test_documents_of_another_make_are_no_facts(web: Web, document: Any) -> None
     assert facts_of(server) == ServerFacts()
     with pytest.raises(DataError, match="tells nothing of speculation"):
         telemetry_of(server)
+
+
+def test_a_silent_server_costs_one_time_out(web: Web) -> None:
+    for path in ("/v1/models", "/metrics"):
+        web.drip(path, b"", every_s=60)
+    with pytest.raises(AccessError, match=r"not complete after 0\.3 s"):
+        ask_server(web.url, SHORT)
+    assert web.paths == ["/v1/models"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +21,7 @@ from specmath.cli.options import (
 if TYPE_CHECKING:
     from specmath.cli.from_source import Taken
     from specmath.cli.measured import Asked
-    from specmath.diagnosis.setup import Observed, SetUp
+    from specmath.diagnosis.setup import SetUp
     from specmath.sources import BatchSource
 
 
@@ -78,7 +77,7 @@ def diagnose(
     with faults_of_measured():
         pairs, notes = measured_pairs(texts, asked)
         table = diagnosed(
-            pairs, source=expected, beside=beside, setup=known, observed=_observed(taken), notes=notes
+            pairs, source=expected, beside=beside, setup=known, observed=taken.observed, notes=notes
         )
     emit(taken.told(table.as_causes() if causes else table), output)
 
@@ -90,12 +89,6 @@ def _missing(taken: Taken) -> str:
     return "is missing: name a file of runs, or a pair as k=3,speedup=1.2,…"
 
 
-def _tokens_per_step(taken: Taken) -> float | None:
-    """Output tokens over all steps of the source; None without one, or where it does not tell."""
-    told = None if taken.law is None else taken.law.estimate.tokens_per_step
-    return None if told is None or math.isnan(told) else told
-
-
 def _of_all_steps(taken: Taken) -> list[str]:
     """The measurements, pairs at the source's k with its tokens per step: its steps were what was timed.
 
@@ -104,7 +97,7 @@ def _of_all_steps(taken: Taken) -> list[str]:
     from specmath.axes import parse_record
     from specmath.cli.measured import FIELDS, names_a_file
 
-    texts, length = taken.measured.measured or [], _tokens_per_step(taken)
+    texts, length = taken.measured.measured or [], taken.observed.tokens_per_step
     if taken.law is None or length is None:
         return texts
     own_k = str(taken.law.estimate.measured_k)
@@ -114,11 +107,6 @@ def _of_all_steps(taken: Taken) -> list[str]:
         is_open = record and "acceptance_length" not in record and record.get("k", taken.k) == own_k
         whole.append(f"{text},acceptance-length={length!r}" if is_open else text)
     return whole
-
-
-def _observed(taken: Taken) -> Observed:
-    """What the source tells of its run, with the tokens of all its steps."""
-    return replace(taken.observed, tokens_per_step=_tokens_per_step(taken))
 
 
 def _asked(acceptance: AcceptanceOptions, k: str | None, batch: str | None, context: str) -> Asked:

@@ -266,7 +266,9 @@ def _batch(record: Mapping[str, str], arms: Mapping[str, _Arm], asked: Asked) ->
         raise InputError("measured", f"names batch {told}; both arms must run at one batch")
     batch = next(iter(named), asked.only_batch)
     if batch is None:
-        raise InputError("measured", "lacks its batch, and the question has several; add batch=8")
+        raise InputError(
+            "measured", f"lacks its batch, and the question has {_count_word(asked.batch)}; add batch=8"
+        )
     if batch < 1:
         raise InputError("measured", f"batch must be at least 1, got {batch}")
     return batch
@@ -278,10 +280,14 @@ def _k(record: Mapping[str, str], asked: Asked) -> int:
     else:
         k = asked.only_k
     if k is None:
-        raise InputError("measured", "lacks its k, and the question has several; add k=3")
+        raise InputError("measured", f"lacks its k, and the question has {_count_word(asked.k)}; add k=3")
     if k < 1:
         raise InputError("measured", f"k must be at least 1, got {k}; a run without speculation is off=…")
     return k
+
+
+def _count_word(axis: Sequence[int]) -> str:
+    return "several" if len(axis) else "none"
 
 
 def _number(record: Mapping[str, str], key: str, default: Any) -> Any:

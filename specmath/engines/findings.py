@@ -21,7 +21,8 @@ UNSURE: Final = 0.05
 """Half width of the interval of α from which more data is asked for."""
 _WIDER: Final = 1.1
 """Ratio of errors from which it is told that requests differ."""
-_FULL_SHARE: Final = 0.95
+FULL_SHARE: Final = 0.95
+"""Share of the steps from which on all count as drafting: the last steps of requests seldom do."""
 
 
 def findings(estimate: AcceptanceEstimate, *, match_rate: str | None = None) -> tuple[Advice, ...]:
@@ -149,7 +150,7 @@ def _steps_without_drafts(estimate: AcceptanceEstimate, match_rate: str | None) 
     """Steps that no speculation counter holds."""
     share, whole = estimate.drafting_share, estimate.tokens_per_step
     lookup = (estimate.telemetry.method or "").startswith(LOOKUP)
-    if share < _FULL_SHARE and not math.isnan(whole):
+    if share < FULL_SHARE and not math.isnan(whole):
         over = f"over all steps it is {whole:.3f} tokens per step, not {estimate.acceptance_length:.3f}"
         text = f"{share:.1%} of the steps drafted; {over}"
         remedy = f"for a lookup draft (n-gram, suffix) give --match-rate {share:.3g} beside α; else see why"

@@ -43,11 +43,12 @@ def prefix_hit_rate(telemetry: Telemetry) -> float | None:
 
 
 def observed_of(estimate: AcceptanceEstimate) -> Observed:
-    """What a diagnosis takes from a source: its step, prefill, steps without a draft, and survival."""
-    share = estimate.drafting_share
+    """What a diagnosis takes from a source: its step, prefill, tokens, idle steps and survival."""
+    share, tokens = estimate.drafting_share, estimate.tokens_per_step
     return Observed(
         step_s=estimate.telemetry.load.step_s,
         prefill_share=prefill_share(estimate.telemetry),
         draftless_share=None if share != share else 1.0 - share,
+        tokens_per_step=None if tokens != tokens else tokens,
         survival=() if estimate.counts is None else estimate.counts.survival,
     )

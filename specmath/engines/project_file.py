@@ -19,6 +19,7 @@ from typing import Final
 from specmath.acceptance import ConstantAcceptance
 from specmath.drafters.methods import METHODS, drafter_of
 from specmath.engines.estimates import estimate_acceptance
+from specmath.engines.findings import FULL_SHARE
 from specmath.engines.names import parse_engine
 from specmath.engines.rules import LOOKUP
 from specmath.engines.server_facts import ServerFacts, facts_of
@@ -48,8 +49,6 @@ _SUFFIXES: Final = {
 }  # fmt: skip
 _GGUF: Final = re.compile(r"([\w.-]{1,100}?)[-.](?:I?Q(\d)\w{0,8}|BF16|F16|F32)\.gguf", re.I)
 _WIDTH: Final = 30
-_FULL_SHARE: Final = 0.95
-"""Share of the steps from which on all count as drafting: the last steps of requests seldom do."""
 _ON_CPUS_TOO: Final = ("vllm", "sglang", "llama.cpp")
 """Engines with builds for CPUs, while their profiles are of GPUs; no server tells which one it is."""
 
@@ -211,7 +210,7 @@ def _draft(
     if method is not None and method.startswith(LOOKUP):
         yield from _lookup(method, law)
         return
-    if law is not None and law.estimate.drafting_share < _FULL_SHARE:
+    if law is not None and law.estimate.drafting_share < FULL_SHARE:
         may_look_up = method is None and facts.draft is None
         yield _match_rate(law, known=may_look_up)
         if may_look_up:

@@ -9,7 +9,7 @@ from math import ceil, isfinite
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
-from specmath.engines.addresses import shown_url
+from specmath.engines.addresses import parse_address, shown_url
 from specmath.errors import InputError, shown
 
 PREFIX: Final = "prometheus:"
@@ -64,6 +64,7 @@ def parse_range(source: str, now_s: float) -> Range:
     matchers = ",".join(_matchers(value) for key, value in options if key == "match")
     path = parts.path.rstrip("/").removesuffix("/api/v1")
     url = urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+    parse_address(url)  # so that an error shows what was typed, not the query that is made of it
     return Range(url=url, start_s=end_s - range_s, end_s=end_s, step_s=step_s, matchers=matchers)
 
 

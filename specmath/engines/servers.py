@@ -121,7 +121,7 @@ def ask_server(url: str, limits: Limits = USUAL, *, version: str | None = None) 
     """
     path = urlsplit(parse_address(url).url).path.rstrip("/")
     if path in ("", "/v1"):
-        base = url.strip().partition("?")[0].rstrip("/").removesuffix("/v1")
+        base = url.strip().partition("?")[0].partition("#")[0].rstrip("/").removesuffix("/v1")
         return _discovered(Server(base, shown_url(base), limits, named_version=version))
     server = Server(
         url.strip(), shown_url(url.strip()), limits, answers={"": fetch(url, limits)}, named_version=version
@@ -133,6 +133,8 @@ def ask_server(url: str, limits: Limits = USUAL, *, version: str | None = None) 
 def _discovered(server: Server) -> Server:
     end_s = time.monotonic() + server.limits.total_s
     server.ask(MODELS)
+    if MODELS in server.faults and time.monotonic() >= end_s:
+        raise AccessError(server.shown, server.faults[MODELS])  # silent: other paths would cost as much again
     drains = server.engine == "tensorrt-llm"
     if drains or (server.ask(METRICS) and is_json(server.answers[METRICS])):
         server.ask(PROMETHEUS)
