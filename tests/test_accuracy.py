@@ -403,3 +403,25 @@ def test_what_the_readme_says_of_slowdowns() -> None:
         "of {} rows called FASTER {} were slower, and {} of the {} were called"
     ).format(*counts, (unclear & slower).sum(), slower.sum())
     assert told in (Path(__file__).parent.parent / "README.md").read_text()
+
+
+def test_the_figures_of_the_readme() -> None:
+    """Errors of the forecasts and of the rivals, and what an anchor and a line in k buy."""
+    scores = {(one.group, one.predictor): one.score for one in rerun_measurements().scores()}
+
+    def errors(group: str, predictor: str, digits: int = 0) -> tuple[str, str]:
+        score = scores[group, predictor]
+        return f"{100 * score.median_error:.{digits}f} %", f"{100 * score.p90_error:.0f} %"
+
+    own, rival, ideal = (errors(ALL_ROWS, name) for name in ("own profile", "E/1.5", "ideal"))
+    plain, anchored = (errors("set-ups of several rows", f"own profile{end}") for end in ("", ", one anchor"))
+    line, _ = errors("three k or more", "line in k, that k left out", digits=1)
+    text = " ".join((Path(__file__).parent.parent / "README.md").read_text().split())
+    for told in (
+        f"median error is {own[0]}, nine in ten are within {own[1]}, the range holds nine in ten",
+        f"E/1.5 has {rival[0]} and {rival[1]}, the ideal roofline {ideal[0]} and {ideal[1]}",
+        f"from {plain[0]} to {anchored[0]}, though nine in ten only from {plain[1]} to {anchored[1]}",
+        f"a line through three values of k leaves {line}",
+    ):
+        assert told in text
+    assert scores[ALL_ROWS, "own profile"].coverage == pytest.approx(0.9, abs=0.01)
