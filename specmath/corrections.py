@@ -1,4 +1,4 @@
-"""The fitting core: what a model of step costs missed, from a few measured ones.
+"""What a model of step costs missed, from a few measured ones.
 
     R = g(B)·b·R_model              a factor
     R = g(B)·(a + b·R_model)        a line: a host time that the model does not know
@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specmath.checks import FloatArray
+from specmath.fitting import BoolArray, least_squares, left_out
 from specmath.verdicts import REPEAT_NOISE
 
 Shape = Literal["factor", "line", "tokens", "joined"]
@@ -60,7 +61,7 @@ class Evidence:
     def __len__(self) -> int:
         return self.k.size
 
-    def at(self, chosen: npt.NDArray[np.bool_]) -> Evidence:
+    def at(self, chosen: BoolArray) -> Evidence:
         """The entries chosen."""
         return Evidence(
             k=self.k[chosen],
@@ -189,8 +190,8 @@ def _drawn(evidence: Evidence, shape: Shape) -> Correction | None:
     """The least-squares fit of relative errors; None where it makes no sense."""
     other = evidence.k if shape == "tokens" else np.ones(len(evidence))
     columns = np.stack([evidence.modelled, other], axis=-1) / evidence.measured[:, None]
-    (slope, rest), _, rank, _ = np.linalg.lstsq(columns, np.ones(len(evidence)), rcond=None)
-    if rank < 2 or slope <= 0:
+    slope, rest = least_squares(columns, np.ones(len(evidence)))
+    if not slope > 0:  # NaN where the two columns are not told apart
         return None
     if shape == "tokens":
         return Correction(slope=float(slope), per_token=float(rest)) if slope >= LEAST_STEP else None
@@ -203,13 +204,12 @@ def left_out_errors(evidence: Evidence, *, shape: Shape = "factor", growth: bool
     """log(predicted/measured) of each entry by a correction of this kind fitted to all others."""
     if len(evidence) < 2:
         return np.full(len(evidence), math.nan)
-    errors = []
-    for place in range(len(evidence)):
-        others = evidence.at(np.arange(len(evidence)) != place)
-        correction = fitted_correction(others, shape=shape, growth=growth)
-        entry = (evidence.modelled[place], evidence.k[place], evidence.batch[place])
-        errors.append(float(np.log(correction.corrected(*entry) / evidence.measured[place])))
-    return np.asarray(errors)
+
+    def predicted(others: BoolArray) -> FloatArray:
+        correction = fitted_correction(evidence.at(others), shape=shape, growth=growth)
+        return correction.corrected(evidence.modelled, evidence.k, evidence.batch)
+
+    return np.asarray(np.log(left_out(np.arange(len(evidence)), predicted) / evidence.measured))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 import numpy.typing as npt
 
+from specmath.calibrations import RunLine
 from specmath.checks import FloatArray, Numbers, like_inputs, require_range
 from specmath.errors import InputError
+from specmath.fitting import BoolArray, least_squares, left_out
 from specmath.measurements import Measurement
 
 
@@ -69,25 +73,67 @@ def k_line(measurements: Sequence[Measurement]) -> KLine:
         raise InputError("batch", "must be the same in all measurements of a line over k, and so the context")
     if np.unique(k).size < 2:
         raise InputError("k", "must have two values at least for a line over k")
-    intercept, slope = _line(k, step_s)
-    errors = (intercept + slope * k) / step_s - 1
-    left_out = [_left_out_error(k, step_s, place) for place in range(k.size)]
+    intercept, slope = least_squares(_columns(k), step_s)
     return KLine(
-        intercept_s=intercept,
-        slope_s=slope,
-        errors=tuple(errors.tolist()),
-        left_out_errors=tuple(left_out),
+        intercept_s=float(intercept),
+        slope_s=float(slope),
+        errors=tuple(((intercept + slope * k) / step_s - 1).tolist()),
+        left_out_errors=tuple(_left_out_errors(np.arange(k.size), k, step_s).tolist()),
     )
 
 
-def _line(k: FloatArray, step_s: FloatArray) -> tuple[float, float]:
-    slope = float(np.sum((k - k.mean()) * step_s) / np.sum((k - k.mean()) ** 2))
-    return float(step_s.mean() - slope * k.mean()), slope
+def _columns(k: FloatArray) -> FloatArray:
+    return np.stack([np.ones(k.size), k], axis=-1)
 
 
-def _left_out_error(k: FloatArray, step_s: FloatArray, place: int) -> float:
-    others = np.arange(k.size) != place
-    if np.unique(k[others]).size < 2:
-        return float("nan")
-    intercept, slope = _line(k[others], step_s[others])
-    return float((intercept + slope * k[place]) / step_s[place] - 1)
+def _left_out_errors(groups: npt.ArrayLike, k: FloatArray, step_s: FloatArray) -> FloatArray:
+    """Relative error, at each measurement, of the line through those of all other groups."""
+    columns = _columns(k)
+
+    def predicted_s(others: BoolArray) -> FloatArray:
+        return np.asarray(columns @ least_squares(columns[others], step_s[others]))
+
+    return np.asarray(left_out(groups, predicted_s) / step_s - 1)
+
+
+def run_lines(measurements: Sequence[Measurement]) -> tuple[RunLine, ...]:
+    """The line over k of each batch and context at which two k or more were timed, smallest batch first.
+
+    Args:
+        measurements: Of one set-up; those without times tell no line.
+
+    Returns:
+        The lines; none where each batch and context has one k.
+
+    >>> times = {1: 5.0, 3: 7.0}
+    >>> [line] = run_lines(
+    ...     [
+    ...         Measurement(k=k, batch=4, acceptance_length=2.0, speculative_s=s, plain_s=8.0)
+    ...         for k, s in times.items()
+    ...     ]
+    ... )
+    >>> round(line.intercept_s, 9), round(line.slope_s, 9), line.plain_s, line.worst_left_out
+    (8.0, 2.0, 8.0, None)
+    """
+    places: dict[tuple[int, float], list[Measurement]] = {}
+    for one in measurements:
+        if not math.isnan(one.step_s):
+            places.setdefault((one.batch, one.context), []).append(one)
+    several = {place: group for place, group in places.items() if len({one.k for one in group}) > 1}
+    return tuple(_run_line(several[place]) for place in sorted(several))
+
+
+def _run_line(group: Sequence[Measurement]) -> RunLine:
+    line = k_line(group)
+    plain = [one.plain_step_s for one in group if not math.isnan(one.plain_step_s)]
+    k = np.array([float(one.k) for one in group])
+    left_out_errors = _left_out_errors(k, k, np.array([one.step_s for one in group]))
+    return RunLine(
+        batch=group[0].batch,
+        context=group[0].context,
+        intercept_s=line.intercept_s,
+        slope_s=line.slope_s,
+        plain_s=fmean(plain) if plain else None,
+        worst_error=max(map(abs, line.errors)),
+        worst_left_out=float(np.abs(left_out_errors).max()) if np.unique(k).size > 2 else None,
+    )

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from specmath.errors import DataError, shown
+from specmath.errors import DataError, InputError, shown
 from specmath.measurements import Run
 from specmath.results import Advice
 from specmath.row_files import Row, described, file_name, read_rows
@@ -78,24 +78,106 @@ def read_runs(
         DataError: naming line and column, for what is no table, a missing column, or a value out of place;
             and where every row is of another set-up.
     """
-    where, fallback = file_name(path), defaults or RunDefaults()
+    where, rows = file_name(path), _rows(path)
+    notes: tuple[Advice, ...] = ()
+    if differs is not None:
+        rows, left_out = _kept(where, rows, differs)
+        notes = (*left_out, *_mixed(where, rows))
+    runs, ignored = _runs(rows, defaults)
+    if differs is not None:
+        ignored = [name for name in ignored if name not in SETUP_COLUMNS]
+    return runs, (*notes, *_note(where, ignored))
+
+
+def read_one_setup(
+    path: str | Path, *, set_up: Mapping[str, str], defaults: RunDefaults | None = None
+) -> tuple[tuple[Run, ...], dict[str, str], tuple[Advice, ...]]:
+    """The runs of the one set-up of a file, what the file says of it, and what a reader must know.
+
+    Args:
+        path: As for `read_runs`.
+        set_up: Value by column of `SETUP_COLUMNS`, which choose the rows; an empty cell goes with every
+            value, and a run without speculation with every way to draft.
+        defaults: What holds where a column is missing or a cell empty.
+
+    Raises:
+        AccessError: if the file cannot be read.
+        DataError: for what is no table of runs.
+        InputError: for a set-up that no row is of, and where rows of several set-ups are left.
+    """
+    where, rows = file_name(path), _rows(path)
+    _require_columns(where, rows, set_up)
+    rows, _ = _kept(where, rows, lambda column, cell: column in set_up and not _same(cell, set_up[column]))
+    stated = _stated_values(rows)
+    several = {column: values for column, values in stated.items() if len(values) > 1}
+    if several:
+        told = "; ".join(f"{column} {_listed(values)}" for column, values in several.items())
+        column, (first, *_) = next(iter(several.items()))
+        problem = (
+            f"{where} holds runs of several set-ups ({told}); name one, as {column}={shown(str(first))[1:-1]}"
+        )
+        raise InputError("set_up", problem)
+    runs, ignored = _runs(rows, defaults)
+    ignored = [name for name in ignored if name not in SETUP_COLUMNS]
+    found = {column: str(values[0]) for column, values in stated.items()}
+    return runs, found, _note(where, ignored)
+
+
+def _rows(path: str | Path) -> list[Row]:
     rows = list(read_rows(path, most=MAX_RUNS))
     if not rows:
-        raise DataError(where, "holds no run; give a row for each")
-    notes: list[Advice] = []
-    if differs is not None:
-        judged = [(row, _strange(row, cache(differs))) for row in rows]
-        strange = [found for _, found in judged if found is not None]
-        rows = [row for row, found in judged if found is None]
-        if not rows:
-            problem = f"holds no run of this set-up: {strange[0]}; ask about that, or mend the column"
-            raise DataError(where, problem)
-        notes += [*_left_out(where, strange, len(rows)), *_mixed(where, rows)]
+        raise DataError(file_name(path), "holds no run; give a row for each")
+    return rows
+
+
+def _kept(where: str, rows: Sequence[Row], differs: Differs) -> tuple[list[Row], tuple[Advice, ...]]:
+    """The rows that may be of the set-up, and what is said of the others."""
+    judge = cache(differs)
+    judged = [(row, _strange(row, judge)) for row in rows]
+    strange = [found for _, found in judged if found is not None]
+    kept = [row for row, found in judged if found is None]
+    if not kept:
+        problem = f"holds no run of this set-up: {strange[0]}; ask about that, or mend the column"
+        raise DataError(where, problem)
+    return kept, tuple(_left_out(where, strange, len(kept)))
+
+
+def _runs(rows: Sequence[Row], defaults: RunDefaults | None) -> tuple[tuple[Run, ...], list[str]]:
+    """The runs, and the columns that mean nothing here."""
     ignored: dict[str, None] = {}
-    runs = tuple(_run(row, fallback, ignored) for row in rows)
-    if differs is not None:
-        ignored = {name: None for name in ignored if name not in SETUP_COLUMNS}
-    return runs, (*notes, *_note(where, list(ignored)))
+    runs = tuple(_run(row, defaults or RunDefaults(), ignored) for row in rows)
+    return runs, list(ignored)
+
+
+def _require_columns(where: str, rows: Sequence[Row], set_up: Mapping[str, str]) -> None:
+    """Raises InputError for a column that names no set-up, or a value that no row has."""
+    stated = _stated_values(rows)
+    for column, value in set_up.items():
+        if column not in SETUP_COLUMNS:
+            told = f"{shown(column)} is no column of a set-up; they are {', '.join(SETUP_COLUMNS)}"
+            raise InputError("set_up", told)
+        if not any(_same(cell, value) for cell in stated.get(column, ())):
+            there = _listed(stated.get(column, [])) or "nothing"
+            raise InputError("set_up", f"{where} has no {column} {shown(value)}; the column holds {there}")
+
+
+def _stated_values(rows: Sequence[Row]) -> dict[str, list[object]]:
+    """The different values of each column of a set-up, as they are first written; none of an empty column."""
+    found: dict[str, dict[str, object]] = {}
+    for row in rows:
+        for column, cell in _stated(row):
+            found.setdefault(column, {}).setdefault(_plain(cell), cell)
+    return {column: list(found[column].values()) for column in SETUP_COLUMNS if column in found}
+
+
+def _same(cell: object, value: str) -> bool:
+    return _plain(cell) == _plain(value)
+
+
+def _plain(cell: object) -> str:
+    """A cell as it is compared: case is none, and 8.0 is 8."""
+    text = str(cell).strip().casefold()
+    return text.removesuffix(".0")
 
 
 def _strange(row: Row, differs: Differs) -> str | None:
@@ -128,14 +210,17 @@ def _left_out(where: str, strange: Sequence[str], kept: int) -> Iterator[Advice]
 
 def _mixed(where: str, rows: Sequence[Row]) -> Iterator[Advice]:
     """Several set-ups among the rows that the question does not tell apart."""
-    for column in SETUP_COLUMNS:
-        values = dict.fromkeys(shown(cell) for row in rows for name, cell in _stated(row) if name == column)
+    for column, values in _stated_values(rows).items():
         if len(values) > 1:
             yield Advice(
                 code="several-set-ups",
-                text=f"{where}: rows of several set-ups count as one: {column} {', '.join(list(values)[:4])}",
+                text=f"{where}: rows of several set-ups count as one: {column} {_listed(values)}",
                 remedy=f"keep the rows of one {column}",
             )
+
+
+def _listed(values: Sequence[object]) -> str:
+    return ", ".join(map(shown, values[:4]))
 
 
 def _note(where: str, ignored: Sequence[str]) -> tuple[Advice, ...]:
