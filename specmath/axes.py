@@ -24,6 +24,7 @@ _RECORDS: Final = {
     "alpha_at": "2k=.62,16k=.10",
     "batches": "1=.2,8=.5,64=.3",
     "draft": "llama-3.2-1b,k=4,alpha=.7",
+    "choice": "temperature=1,rule=rejection",
     "measured": "k=4,batch=8,speedup=1.7",
 }
 """A record of each parameter as an example."""

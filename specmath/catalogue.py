@@ -16,7 +16,7 @@ from specmath.catalogue_files import Layer, catalogue_layers, cited, normalised
 from specmath.errors import InputError, UnknownNameError, shown
 
 if TYPE_CHECKING:
-    from specmath.strict_yaml import Fields
+    from specmath.yaml_fields import Fields
 
 MAX_BASES: Final = 16  # from an entry to its base, the base of that, and so on, in one file
 MAX_CANDIDATES: Final = 12

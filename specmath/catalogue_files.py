@@ -17,7 +17,7 @@ from specmath.accelerator import Source
 from specmath.errors import AccessError, InputError, shown, shown_path
 
 if TYPE_CHECKING:
-    from specmath.strict_yaml import Fields
+    from specmath.yaml_fields import Fields
 
 ENVIRONMENT_VARIABLE: Final = "SPECMATH_HARDWARE"
 """Overlay files, separated as in PATH. `_overlay_paths` reads it, nothing else in specmath does."""

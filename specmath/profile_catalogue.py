@@ -14,7 +14,7 @@ from specmath.errors import InputError, UnknownNameError
 from specmath.profiles import Constant, Profile, require_constant
 
 if TYPE_CHECKING:
-    from specmath.strict_yaml import Fields
+    from specmath.yaml_fields import Fields
 
 IDEAL_PROFILE: Final = "ideal"
 """The datasheet: no profile at all."""

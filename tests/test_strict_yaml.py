@@ -10,7 +10,8 @@ import yaml
 from hypothesis import given, reject, strategies as st
 
 from specmath.errors import AccessError, DataError, SpecmathError
-from specmath.strict_yaml import MAX_BYTES, MAX_DEPTH, MAX_KEY, MAX_TEXT, Fields, read_yaml
+from specmath.strict_yaml import MAX_BYTES, MAX_DEPTH, MAX_KEY, read_yaml
+from specmath.yaml_fields import MAX_TEXT, Fields
 
 LAUGHS = "a: &a [x, x]\n" + "".join(
     f"{chr(letter)}: &{chr(letter)} [{', '.join([f'*{chr(letter - 1)}'] * 9)}]\n" for letter in range(98, 123)

@@ -34,7 +34,13 @@ def crossover(
             r"\[default: 1, or what ran in a step of --from]",
         ),
     ] = None,
-    context: Annotated[str, typer.Option(metavar="C", help="Tokens in the KV cache, per sequence.")] = "0",
+    context: Annotated[
+        str | None,
+        typer.Option(
+            metavar="C",
+            help="Tokens in the KV cache, per sequence. \\[default: 0, or the smallest calibrated]",
+        ),
+    ] = None,
     max_batch: Annotated[str, typer.Option(metavar="B", help="Largest batch tried.")] = "4096",
     *,
     device: DeviceOptions,
@@ -48,7 +54,7 @@ def crossover(
     output: OutputOptions,
 ) -> None:
     """Up to which batch does it pay, and what would turn the answer?"""
-    from specmath.axes import parse_axis
+    from specmath.cli.calibrated import settled, typed_contexts
     from specmath.cli.cases import refuse_ratios, roofline
     from specmath.cli.from_source import taken_from
     from specmath.cli.measured import question
@@ -61,9 +67,17 @@ def crossover(
     refuse_ratios(ratios, "a crossover")
     taken = taken_from(acceptance, source, k, measured=measured, pair=pair)
     at_batch = parse_count("batch", given_or(batch, given_or(taken.batch, "1")))
-    contexts, times = parse_axis("context", context), roofline(taken.acceptance, device, pair)[0]
+    contexts = typed_contexts(context)
+    known = settled(taken.acceptance, taken.measured, device, pair, context=contexts, k=[taken.k])
+    times = known.source or roofline(known.acceptance, known.device, known.pair)[0]
     asked = question(
-        taken.acceptance, taken.measured, device, source=times, k=taken.k, batch=[at_batch], context=contexts
+        known.acceptance,
+        known.measured,
+        known.device,
+        source=times,
+        k=taken.k,
+        batch=[at_batch],
+        context=known.context,
     )
     answer = flip_points if flips else find_crossovers
     with progress_shown("trying every input" if flips else "trying every batch") as progress:
@@ -72,7 +86,7 @@ def crossover(
             asked.k,
             source=asked.corrected(times),
             batch=at_batch,
-            context=contexts,
+            context=known.context,
             max_batch=parse_count("max_batch", max_batch),
             progress=progress,
         )

@@ -19,6 +19,9 @@ from specmath.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from specmath.cli.calibrated import Settled
     from specmath.cli.from_source import Taken
     from specmath.cli.measured import Asked
     from specmath.diagnosis.setup import SetUp
@@ -60,6 +63,8 @@ def diagnose(
     Takes pairs with and without speculation, as k=1,speedup=.56,acceptance-length=1.69, or a file of runs.
     With --hardware, --target and --draft or --method they stand beside the engine's profile and datasheet.
     """
+    from specmath.axes import parse_axis
+    from specmath.cli.calibrated import settled
     from specmath.cli.from_source import taken_from
     from specmath.cli.measured import faults_of_measured, measured_pairs
     from specmath.cli.output import emit
@@ -68,16 +73,18 @@ def diagnose(
 
     given = MeasuredOptions(measured=[*(source or []), *(measured.measured or [])])
     taken = taken_from(acceptance, engine_output, k, measured=given, pair=pair)
-    acceptance, texts = taken.acceptance, _of_all_steps(taken)
+    contexts = parse_axis("context", context)
+    known = settled(taken.acceptance, taken.measured, device, pair, context=contexts, needs_law=False)
+    texts = _of_all_steps(replace(taken, measured=known.measured))
     if not texts:
         raise InputError("measured", _missing(taken))
-    expected, beside = _expected(acceptance, device, pair)
-    asked = _asked(acceptance, taken.k, taken.batch if batch is None else batch, context)
-    known = _setup(expected, device, pair)
+    expected, beside = _expected(known)
+    asked = _asked(taken.acceptance, taken.k, taken.batch if batch is None else batch, contexts)
+    setup = _setup(expected, device, pair)
     with faults_of_measured():
         pairs, notes = measured_pairs(texts, asked)
         table = diagnosed(
-            pairs, source=expected, beside=beside, setup=known, observed=taken.observed, notes=notes
+            pairs, source=expected, beside=beside, setup=setup, observed=taken.observed, notes=notes
         )
     emit(taken.told(table.as_causes() if causes else table), output)
 
@@ -95,7 +102,8 @@ def _of_all_steps(taken: Taken) -> list[str]:
     The acceptance of the steps that drafted, which a forecast takes, would make the step of a lookup dearer.
     """
     from specmath.axes import parse_record
-    from specmath.cli.measured import FIELDS, names_a_file
+    from specmath.cli.measured import FIELDS
+    from specmath.cli.named_files import names_a_file
 
     texts, length = taken.measured.measured or [], taken.observed.tokens_per_step
     if taken.law is None or length is None:
@@ -109,7 +117,9 @@ def _of_all_steps(taken: Taken) -> list[str]:
     return whole
 
 
-def _asked(acceptance: AcceptanceOptions, k: str | None, batch: str | None, context: str) -> Asked:
+def _asked(
+    acceptance: AcceptanceOptions, k: str | None, batch: str | None, context: Sequence[float]
+) -> Asked:
     """What a measurement takes from the options."""
     from specmath.axes import parse_axis
     from specmath.cli.laws import acceptance_laws
@@ -121,23 +131,24 @@ def _asked(acceptance: AcceptanceOptions, k: str | None, batch: str | None, cont
         laws=acceptance_laws(acceptance, k_axis) if given else [],
         k=k_axis,
         batch=[] if batch is None else parse_axis("batch", batch, whole=True),
-        context=parse_axis("context", context),
+        context=context,
     )
 
 
-def _expected(
-    acceptance: AcceptanceOptions, device: DeviceOptions, pair: PairOptions
-) -> tuple[BatchSource | None, tuple[BatchSource, ...]]:
+def _expected(known: Settled) -> tuple[BatchSource | None, tuple[BatchSource, ...]]:
     """What sets the expectations, and the datasheet beside it; nothing where no target is named."""
     from specmath.cli.cases import roofline
     from specmath.errors import InputError
 
-    if pair.target is None:
-        stray = {"hardware": device.hardware, "draft": pair.draft}
+    if known.source is not None:
+        leading, *others = known.cases()
+    elif known.pair.target is None:
+        stray = {"hardware": known.device.hardware, "draft": known.pair.draft}
         if strays := [name for name, value in stray.items() if value]:
             raise InputError(strays[0], "needs --target beside it, to know what a step should cost")
         return None, ()
-    leading, *others = roofline(acceptance, device, pair)
+    else:
+        leading, *others = roofline(known.acceptance, known.device, known.pair)
     return leading, tuple(one for one in others if one.case == "ideal")
 
 
@@ -153,16 +164,26 @@ def _setup(expected: BatchSource | None, device: DeviceOptions, pair: PairOption
     draft_tp = None if pair.draft_tp is None else degree("draft_tp", pair.draft_tp)
     if expected is not None:
         known = SetUp.of(expected)
+        if expected.case == "calibrated":
+            known = replace(known, engine=_own_name(engine_choice(device).profile))
         return known if known.draft_tp != 1 else replace(known, draft_tp=draft_tp)
     engine = engine_choice(device).profile
     if engine not in (DEFAULT_ENGINE, IDEAL_PROFILE):
         load_profile(engine, hardware_file=device.hardware_file)  # refuses a name that none has
     graphs = device.graph_sizes
     return SetUp(
-        engine="" if engine in (DEFAULT_ENGINE, IDEAL_PROFILE) else engine,
+        engine=_own_name(engine),
         method=given_or(pair.method, ""),
         tp=degree("tp", device.tp),
         draft_tp=draft_tp,
         quantised=None if device.quantization is None else True,
         graph_sizes=() if graphs is None else tuple(parse_axis("graph_sizes", graphs, whole=True)),
     )
+
+
+def _own_name(profile: str) -> str:
+    """The engine that a profile is of; empty for those of none."""
+    from specmath.cli.cases import DEFAULT_ENGINE
+    from specmath.profile_catalogue import IDEAL_PROFILE
+
+    return "" if profile in (DEFAULT_ENGINE, IDEAL_PROFILE) else profile

@@ -4,6 +4,7 @@
     off=3120tok/s@32,on=5180tok/s@32                   both arms, of all sequences together, at batch 32
     off=14.2ms@8,on=8.1ms@8                            both arms, per output token of a sequence
     runs.csv, runs.jsonl, runs.json                    a table of runs
+    server.yaml                                        runs that `specmath calibrate` took from outside
 
 What a measurement leaves out is taken from the question: its only k, its only batch, its first context, and
 the acceptance that its options name. Where they name none, the question takes that of the measurements.
@@ -20,9 +21,11 @@ from typing import Any, cast
 from specmath.acceptance_axis import AcceptanceAxis
 from specmath.anchors import anchored
 from specmath.axes import parse_record
+from specmath.cli.calibrated import names_no_law
 from specmath.cli.laws import acceptance_laws, draft_lengths, match_rate
 from specmath.cli.measured_setups import AskedSetup
-from specmath.cli.options import LAWS, REFINEMENTS, AcceptanceOptions, DeviceOptions, MeasuredOptions
+from specmath.cli.named_files import calibration_named, names_a_file, read_named
+from specmath.cli.options import AcceptanceOptions, DeviceOptions, MeasuredOptions
 from specmath.cli.text import parse_count, parse_number
 from specmath.errors import InputError
 from specmath.laws import AcceptanceLaw
@@ -33,7 +36,6 @@ from specmath.sources import BatchSource, StepTimeSource
 from specmath.units import parse_quantity
 
 FIELDS = ("k", "batch", "context", "acceptance_length", "speedup", "off", "on")
-_ENDINGS = (".csv", ".jsonl", ".json")
 _Arm = tuple[float, bool, int | None]
 
 
@@ -133,7 +135,7 @@ def question(
         longest_k: The longest draft asked about, 0 where it follows from the acceptance; None for that of k.
     """
     k_axis = draft_lengths(k, acceptance)
-    open_law = bool(measured.measured) and _names_no_law(acceptance)
+    open_law = bool(measured.measured) and names_no_law(acceptance)
     laws = [] if open_law else acceptance_laws(acceptance, k_axis)
     if not measured.measured:
         return Question(laws=laws, k=k_axis, batch=batch)
@@ -154,10 +156,6 @@ def question(
     longest = max(k_axis) if longest_k is None else longest_k
     law, told = _law_of(pairs, acceptance, longest)
     return Question(laws=[law], k=k_axis, batch=batch, pairs=pairs, notes=notes, taken=(told,))
-
-
-def _names_no_law(acceptance: AcceptanceOptions) -> bool:
-    return all(getattr(acceptance, name) is None for name in (*LAWS, *REFINEMENTS))
 
 
 def _law_of(
@@ -193,20 +191,34 @@ def faults_of_measured() -> Iterator[None]:
 def measured_pairs(texts: Sequence[str], asked: Asked) -> tuple[tuple[Measurement, ...], tuple[Advice, ...]]:
     """The pairs that records and files of runs make, and what a reader must know about them."""
     runs: list[Run] = []
+    whole: list[Measurement] = []
     notes: list[Advice] = []
     for text in texts:
-        found, said = _file(text, asked) if names_a_file(text) else ([_typed(text, asked)], [])
-        runs += found
+        if calibration_named(text) is not None:
+            taken, said = _taken_from_outside(text)
+            whole += taken
+        else:
+            found, said = _file(text, asked) if names_a_file(text) else ([_typed(text, asked)], [])
+            runs += found
         notes += said
-    pairs = paired(_with_lengths(runs, asked))
+    pairs = (*paired(_with_lengths(runs, asked)), *whole)
     if not pairs:
         raise InputError("measured", "holds no run with speculation; give `on` too, or a speed-up")
     return tuple(_shaped(pair, asked) for pair in pairs), tuple(notes)
 
 
-def names_a_file(text: str) -> bool:
-    """Whether a measurement is a file of runs, not a pair as it is typed."""
-    return "=" not in text or text.lower().endswith(_ENDINGS)
+def _taken_from_outside(text: str) -> tuple[list[Measurement], list[Advice]]:
+    """The pairs of a calibration file of runs."""
+    from specmath.calibrations import Calibration
+
+    named = calibration_named(text)
+    assert named is not None
+    record = read_named(named)
+    if isinstance(record, Calibration):
+        raise InputError("measured", f"{named.path} is a calibration of passes, and holds no runs")
+    places = (f"{Path(named.path).name}: run {number}" for number, _ in enumerate(record.runs, start=1))
+    told = [replace(run, where=run.where or place) for run, place in zip(record.runs, places, strict=True)]
+    return told, list(record.warnings)
 
 
 def _file(text: str, asked: Asked) -> tuple[list[Run], list[Advice]]:

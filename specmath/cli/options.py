@@ -251,8 +251,9 @@ class MeasuredOptions:
         typer.Option(
             rich_help_panel="Measured",
             metavar="k=3,batch=8,speedup=1.7",
-            help="A measured pair, or a CSV or JSONL file of runs; repeat for several. Also "
-            "off=3120tok/s@32,on=5180tok/s@32; acceptance-length=E where no option gives it.",
+            help="A measured pair, a CSV or JSONL file of runs, or a calibration, FILE.yaml[,temperature=1]; "
+            "repeat for several. Also off=3120tok/s@32,on=5180tok/s@32; acceptance-length=E where no option "
+            "gives it.",
         ),
     ] = None
 

@@ -6,6 +6,7 @@ import math
 from typing import Final
 
 from specmath.axes import parse_record
+from specmath.cli.named_files import names_a_file
 from specmath.cli.text import parse_count
 from specmath.engines.estimates import AcceptanceEstimate
 from specmath.results import Advice
@@ -21,7 +22,7 @@ def is_plain_run(text: str) -> bool:
     >>> is_plain_run("off=3120tok/s@32"), is_plain_run("off=1ms@8,on=2ms@8"), is_plain_run("runs.csv")
     (True, False, False)
     """
-    if "=" not in text or text.lower().endswith((".csv", ".jsonl", ".json")):
+    if names_a_file(text):
         return False
     record = parse_record("measured", text)
     return "off" in record and not record.keys() & {"on", "speedup"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from specmath.cli.named_files import refuse_calibrations
 from specmath.cli.options import SourceOptions
 from specmath.engines.recognition import read_telemetry
 from specmath.engines.telemetry import Telemetry
@@ -13,6 +14,7 @@ from specmath.errors import DataError, InputError, UnknownNameError, shown
 
 def records_of(sources: Sequence[str], options: SourceOptions) -> list[Telemetry]:
     """The records that the sources hold, one for each model, or those of the one model that is named."""
+    refuse_calibrations(sources)
     if list(sources).count("-") + (options.since == "-") > 1:
         raise InputError("source", "- is taken already; stdin can be read once")
     if options.since is not None and len(sources) > 1:

@@ -42,7 +42,13 @@ def schedule(
             metavar="time|steps", help="What the weights share out: the time or the steps of plain decoding."
         ),
     ] = "time",
-    context: Annotated[str, typer.Option(metavar="C", help="Tokens in the KV cache, per sequence.")] = "0",
+    context: Annotated[
+        str | None,
+        typer.Option(
+            metavar="C",
+            help="Tokens in the KV cache, per sequence. \\[default: 0, or the smallest calibrated]",
+        ),
+    ] = None,
     k: Annotated[
         str | None,
         typer.Option(
@@ -85,7 +91,7 @@ def schedule(
 
     With --engine NAME[@VERSION] it ends with what to paste for that engine.
     """
-    from specmath.axes import parse_axis
+    from specmath.cli.calibrated import settled, typed_contexts
     from specmath.cli.cases import refuse_ratios, roofline
     from specmath.cli.configs import asks_for_fixed_k, fixed_config, with_config
     from specmath.cli.from_source import taken_from
@@ -100,12 +106,14 @@ def schedule(
     acceptance, measured = taken.acceptance, taken.measured
     typed_k = k if _is_typed(command_line, "k") and not measured.measured else None
     if policy in (None, "static") and typed_k is not None and asks_for_fixed_k(acceptance, device):
-        config = fixed_config(typed_k, acceptance, device, pair, parse_axis("context", context))
+        config = fixed_config(typed_k, acceptance, device, pair, typed_contexts(context) or [0.0])
         emit(taken.told(config), output)
         return
     _refuse_missing_k(acceptance, k)
-    contexts, load = parse_axis("context", context), _load(batches)
-    times = roofline(acceptance, device, pair)[0]
+    contexts, load = typed_contexts(context), _load(batches)
+    known = settled(acceptance, measured, device, pair, context=contexts, k=[k, k_max])
+    acceptance, measured, device, pair = known.acceptance, known.measured, known.device, known.pair
+    times = known.source or roofline(acceptance, device, pair)[0]
     longest = None if k_max is None else parse_count("k_max", k_max)
     asked = question(
         acceptance,
@@ -114,7 +122,7 @@ def schedule(
         source=times,
         k=k,
         batch=list(load),
-        context=contexts,
+        context=known.context,
         default_k=[],
         longest_k=longest or 0,
     )
@@ -124,7 +132,7 @@ def schedule(
             source=asked.corrected(times),
             batches=load,
             weights_are=weights_are,  # type: ignore[arg-type]  # checked there
-            context=contexts,
+            context=known.context,
             k_max=longest,
             switch_cost=parse_number("switch_cost", switch_cost),
             zero_tier_cost=None if zero_tier_cost is None else parse_number("zero_tier_cost", zero_tier_cost),

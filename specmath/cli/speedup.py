@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from specmath.comparisons import DrafterComparison
     from specmath.forecast import SpeedupTable
     from specmath.laws import AcceptanceLaw
+    from specmath.sources import StepTimeSource
 
 
 @with_options
@@ -35,7 +36,13 @@ def speedup(
         typer.Option("--k", metavar="k", help=K_HELP),
     ] = None,
     batch: Annotated[str | None, typer.Option(metavar="B", help=BATCH_HELP)] = None,
-    context: Annotated[str, typer.Option(metavar="C", help="Tokens in the KV cache, per sequence.")] = "0",
+    context: Annotated[
+        str | None,
+        typer.Option(
+            metavar="C",
+            help="Tokens in the KV cache, per sequence. \\[default: 0, or the smallest calibrated]",
+        ),
+    ] = None,
     *,
     device: DeviceOptions,
     pair: PairOptions,
@@ -56,6 +63,7 @@ def speedup(
     Numbers may be lists (1,4,16) and ranges (1:256:x2, 0.5:0.9:0.1); several make a table.
     """
     from specmath.axes import parse_axis
+    from specmath.cli.calibrated import settled, typed_contexts
     from specmath.cli.cases import chosen_cases, step_time_cases
     from specmath.cli.drafts import draft_choices
     from specmath.cli.from_source import taken_from
@@ -67,7 +75,7 @@ def speedup(
     taken = taken_from(acceptance, source, k, measured=measured, pair=pair)
     acceptance, k, measured = taken.acceptance, taken.k, taken.measured
     batches = parse_axis("batch", given_or(batch, given_or(taken.batch, "1")), whole=True)
-    contexts = parse_axis("context", context)
+    contexts = typed_contexts(context)
     choice, *others = choices = draft_choices(acceptance, pair)
     table: SpeedupTable | DrafterComparison
     laws: Sequence[AcceptanceLaw]
@@ -79,7 +87,7 @@ def speedup(
             choices,
             k=k,
             batch=batches,
-            context=contexts,
+            context=contexts or [0.0],
             case=case,
             device=device,
             pair=pair,
@@ -88,24 +96,29 @@ def speedup(
         )
     else:
         typed_k = k if choice.k is None else choice.k
-        cases = step_time_cases(choice, device, pair, ratios)
-        if measured.measured:
+        known = settled(
+            choice.acceptance, measured, device, pair, context=contexts, ratios=ratios, k=[typed_k]
+        )
+        cases: tuple[StepTimeSource, ...]
+        cases = step_time_cases(choice, device, pair, ratios) if known.source is None else known.cases()
+        if known.measured.measured:
             from specmath.cli.measured import question
 
             asked = question(
-                choice.acceptance,
-                measured,
-                device,
+                known.acceptance,
+                known.measured,
+                known.device,
                 source=cases[0],
                 k=typed_k,
                 batch=batches,
-                context=contexts,
+                context=known.context,
             )
             laws, k_axis, cases = asked.laws, asked.k, asked.with_measured(cases)
         else:
-            k_axis = draft_lengths(typed_k, choice.acceptance)
-            laws = acceptance_laws(choice.acceptance, k_axis)
-        table = forecast_speedup(laws, k_axis, batches, cases=chosen_cases(cases, case), context=contexts)
+            k_axis = draft_lengths(typed_k, known.acceptance)
+            laws = acceptance_laws(known.acceptance, k_axis)
+        shown = chosen_cases(cases, case)
+        table = forecast_speedup(laws, k_axis, batches, cases=shown, context=known.context)
     floor = None if at_least is None else parse_number("at_least", at_least)
     emit(taken.told(table), output)
     if floor is not None and table.lowest < floor:

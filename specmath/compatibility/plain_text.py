@@ -9,7 +9,7 @@ from specmath.errors import DataError, shown
 from specmath.strict_json import LONGEST_NUMBER, json_document
 
 if TYPE_CHECKING:
-    from specmath.strict_yaml import Node
+    from specmath.yaml_fields import Node
 
 MAX_TEXT: Final = 2**20
 _INT: Final = re.compile(r"[-+]?[0-9]{1,400}")

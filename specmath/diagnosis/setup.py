@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from specmath.anchors import Anchored
+from specmath.calibrated_source import Calibrated
 from specmath.drafters.base import Drafter
 from specmath.execution import SIXTEEN_BIT
 from specmath.profiled_source import Profiled
@@ -53,6 +54,8 @@ class SetUp:
         """What the source of the expected step times tells of it."""
         while isinstance(source, Anchored):
             source = source.source
+        if isinstance(source, Calibrated):
+            return cls(method=source.calibration.method, hardware=source.hardware, draft_tp=1)
         roofline = source.typical if isinstance(source, Profiled) else source
         if not isinstance(roofline, Roofline):
             return cls()
