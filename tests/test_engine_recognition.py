@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from specmath.engines import reading
+from specmath.engines import reading, recognition
 from specmath.engines.exposition import parse_exposition
 from specmath.engines.recognition import engine_name, engines, formats, read_scrape, read_telemetry
 from specmath.engines.spec_counts import require_possible
@@ -257,6 +257,32 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     bomb = gzip.compress(b"x" * 1_000_000)
     with pytest.raises(DataError, match="the most that is read of a log"):
         read_telemetry(io.BytesIO(bomb))
+
+
+@pytest.mark.parametrize(
+    ("block", "words"),
+    [
+        pytest.param("y\n", "tells nothing of speculation in its first", id="noise"),
+        pytest.param("y", "tells nothing of speculation in its first", id="noise of one line"),
+        pytest.param(LINE + "noise\n" * 400, "the most that is read of a log", id="a log"),
+    ],
+)
+def test_stdin_without_an_end_is_left(monkeypatch: pytest.MonkeyPatch, block: str, words: str) -> None:
+    """What tells nothing for long is refused soon; a log may go on to its own limit."""
+    monkeypatch.setattr(recognition, "MAX_UNKNOWN", 200_000)
+    monkeypatch.setattr(reading, "MAX_LOG", 3_000_000)
+    content = (block * 4000)[:8000].encode()
+    stdin = Endless(1_000_000, content)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(stdin, len(content))))
+    with pytest.raises(DataError, match=words):
+        read_telemetry("-")
+    assert 1_000_000 - stdin.left < (1000 if block.startswith(LINE) else 100)
+
+
+def test_a_file_may_begin_with_much_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recognition, "MAX_UNKNOWN", 100_000)
+    file = io.BytesIO(("noise \n" * 20_000 + LINE).encode())
+    assert read_telemetry(file)[0].drafts == 2500
 
 
 class Endless(io.RawIOBase):

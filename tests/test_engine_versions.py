@@ -44,7 +44,9 @@ def test_versions_are_read(text: str, release: tuple[int, ...]) -> None:
     assert numbered_version(text).release == release
 
 
-@pytest.mark.parametrize("text", ["", "x", "0..1", "0.1.", "1" * 80, "0.32 rc1", "latest", "0,32", "-1", "٣"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "0..1", "0.1.", "1" * 80, "0.32 rc1", "latest", "0,32", "-1", "٣", "1e400", "0.32e5"]
+)
 def test_what_is_no_version(text: str) -> None:
     with pytest.raises(InputError, match="is no version"):
         parse_engine(f"vllm@{text}")

@@ -30,6 +30,13 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "specmath schedule --beta 5.6/2.3 --batches 1:256:x2 --target qwen3-32b --draft qwen3-0.6b "
         "--context 2k --engine vllm@0.32",
     ),
+    "load": (
+        "specmath load --rate 5 --prompt 2k --output 300 --alpha .7 --k 4 --target llama-3.1-8b "
+        "--draft eagle3-llama-3.1-8b --engine vllm@0.32",
+        "specmath load --rate 1:16:x2 --class share=.3,prompt=2k,output=300,alpha=.6 "
+        "--class share=.7,prompt=500,output=150,alpha=.8 --slo ttft=500ms,tpot=30ms --target llama-3.1-8b "
+        "--draft eagle3-llama-3.1-8b -f md",
+    ),
     "diagnose": (
         "specmath diagnose k=1,acceptance-length=1.69,off=465.3tok/s@1,on=260.4tok/s@1 --engine vllm "
         "--method mtp",
@@ -44,6 +51,10 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "check": (
         "specmath check --engine vllm@0.32 --speculative-config '{method: mtp, num_spec_tokens: 2}' --pp 2",
         "specmath check --log server.log --requests sample.jsonl --target qwen3-32b --draft qwen3-0.6b -f md",
+    ),
+    "calibrate": (
+        "specmath calibrate --target models/target --draft models/draft -o pair.yaml",
+        "specmath calibrate --target random:llama-3.1-8b --draft random:llama-3.2-1b --dry-run",
     ),
     "accuracy": ("specmath accuracy", "specmath accuracy --data runs.csv --by engine -f md"),
     "show": (),

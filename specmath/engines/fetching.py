@@ -1,4 +1,4 @@
-"""HTTP GET within limits of time and size. Nothing but GET is ever sent.
+"""HTTP GET within limits of time and size. Nothing but GET is ever sent from here.
 
 The time limit holds for the whole answer, so that a server which drips is left; the size limit holds for what
 is received and for what it unpacks to. Proxies are those of the environment (`https_proxy`, `no_proxy`).
@@ -51,7 +51,7 @@ class Limits:
     size_bytes: int = 32 * 2**20
 
 
-USUAL: Final = Limits()
+USUAL: Final[Limits] = Limits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ def fetch(url: str, limits: Limits = USUAL) -> Reply:
 
 def get(url: str, limits: Limits = USUAL) -> Reply:
     """As `fetch`, but an error status is an answer, too: other paths of the server may be worth asking."""
-    asked, clock = parse_address(url), _Clock(limits)
+    asked, clock = parse_address(url), Clock(limits)
     for _ in range(MAX_REDIRECTS + 1):
         try:
             with _opened(asked, clock) as response:
@@ -104,7 +104,7 @@ def get(url: str, limits: Limits = USUAL) -> Reply:
         except (OSError, HTTPException, ValueError) as fault:
             if isinstance(fault, DataError):
                 raise
-            raise AccessError(asked.shown, _problem(fault, clock)) from None
+            raise AccessError(asked.shown, connection_problem(fault, clock)) from None
     raise AccessError(asked.shown, f"is the {MAX_REDIRECTS}th redirection in a row; give the final address")
 
 
@@ -128,12 +128,15 @@ def _status_problem(status: int) -> str:
 # ---------------------------------------------------------------- a connection that keeps time
 
 
-class _Clock:
+class Clock:
+    """What one answer may still take."""
+
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.end_s = time.monotonic() + limits.total_s
 
     def left_s(self) -> float:
+        """Seconds that the next wait may last; TimeoutError where none are left."""
         left = self.end_s - time.monotonic()
         if left <= 0:
             raise TimeoutError
@@ -143,7 +146,7 @@ class _Clock:
 class _TimedReads(io.RawIOBase):
     """Reads of a socket, none of which waits beyond the end of the whole."""
 
-    def __init__(self, link: socket.socket, clock: _Clock) -> None:
+    def __init__(self, link: socket.socket, clock: Clock) -> None:
         self.link, self.clock = link, clock
         self.inner = link.makefile("rb", buffering=0)
 
@@ -159,10 +162,10 @@ class _TimedReads(io.RawIOBase):
         super().close()
 
 
-class _TimedLink:
-    """What an HTTPResponse takes for its socket."""
+class TimedLink:
+    """What an HTTPResponse takes for its socket; its reads keep the time of a clock."""
 
-    def __init__(self, link: socket.socket, clock: _Clock) -> None:
+    def __init__(self, link: socket.socket, clock: Clock) -> None:
         self.link, self.clock = link, clock
 
     def makefile(self, _: str) -> io.BufferedReader:
@@ -172,7 +175,7 @@ class _TimedLink:
 class _Handler(AbstractHTTPHandler):
     http_request = https_request = AbstractHTTPHandler.do_request_
 
-    def __init__(self, clock: _Clock) -> None:
+    def __init__(self, clock: Clock) -> None:
         super().__init__()
         self.clock = clock
 
@@ -188,10 +191,10 @@ class _Handler(AbstractHTTPHandler):
         return connection
 
     def _response(self, link: socket.socket, *options: Any, **named: Any) -> HTTPResponse:
-        return HTTPResponse(_TimedLink(link, self.clock), *options, **named)  # type: ignore[arg-type]
+        return HTTPResponse(TimedLink(link, self.clock), *options, **named)  # type: ignore[arg-type]
 
 
-def _opened(asked: Address, clock: _Clock) -> Any:
+def _opened(asked: Address, clock: Clock) -> Any:
     opener = OpenerDirector()
     opener.add_handler(ProxyHandler())
     opener.add_handler(_Handler(clock))
@@ -200,7 +203,8 @@ def _opened(asked: Address, clock: _Clock) -> Any:
     return opener.open(request, timeout=min(clock.limits.connect_s, clock.left_s()))
 
 
-def _problem(fault: Exception, clock: _Clock) -> str:
+def connection_problem(fault: Exception, clock: Clock) -> str:
+    """Why a server could not be asked, and what to do."""
     reason = fault.reason if isinstance(fault, URLError) else fault
     match reason:
         case ssl.SSLCertVerificationError():
@@ -227,7 +231,7 @@ def _problem(fault: Exception, clock: _Clock) -> str:
 # ---------------------------------------------------------------- the body
 
 
-def _reply(asked: Address, response: HTTPResponse, clock: _Clock) -> Reply:
+def _reply(asked: Address, response: HTTPResponse, clock: Clock) -> Reply:
     packing = response.headers.get("Content-Encoding", "").strip().lower()
     body = _unpacked(_received(asked, response, clock), packing, asked, clock.limits.size_bytes)
     if b"\0" in body and not body.startswith((b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff")):
@@ -236,7 +240,7 @@ def _reply(asked: Address, response: HTTPResponse, clock: _Clock) -> Reply:
     return Reply(address=asked, status=response.status, body=body)
 
 
-def _received(asked: Address, response: HTTPResponse, clock: _Clock) -> bytes:
+def _received(asked: Address, response: HTTPResponse, clock: Clock) -> bytes:
     """The body as sent. A read of many bytes waits for all of them, so it is done by blocks."""
     limit = clock.limits.size_bytes
     if (response.length or 0) > limit:

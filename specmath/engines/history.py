@@ -16,7 +16,17 @@ from urllib.parse import urlencode
 
 from specmath.engines.content import Exposition, Sample
 from specmath.engines.fetching import USUAL, Limits, Reply, get, require_good
-from specmath.engines.increases import ENGINES, RUNNING, Part, Points, Series, added, parts_of, short_name
+from specmath.engines.increases import (
+    ENGINES,
+    RUNNING,
+    Part,
+    Points,
+    Series,
+    added,
+    part_at,
+    parts_of,
+    short_name,
+)
 from specmath.engines.prometheus_ranges import Range, lasting, parse_range
 from specmath.engines.reading import Source
 from specmath.engines.recognition import read_scrape
@@ -28,6 +38,9 @@ from specmath.strict_json import json_document
 
 PARTS: Final = 24
 """Intervals that a range is divided into, to show how load and acceptance change."""
+SAMPLES_A_PART: Final = 8
+"""Samples of a part where the step is free: enough for the mean of a gauge."""
+LEAST_SAMPLES: Final = 2
 QUERY_POINTS: Final = 1_000
 """Points of a series in one answer."""
 MAX_SAMPLES: Final = 4_000_000
@@ -51,11 +64,19 @@ _QUERY: Final = f"(ray_)?({'|'.join(ENGINES)})[:_]({'|'.join(_NAMES)})"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A part of a range, in seconds since 1970, and what was counted of one model in it."""
+    """A part of a range, in seconds since 1970, and what was counted of one model in it.
+
+    Attributes:
+        start_s: Where it begins.
+        end_s: Where it ends.
+        telemetry: Of one model.
+        restarts: How often counters of any engine began anew in it.
+    """
 
     start_s: float
     end_s: float
     telemetry: Telemetry
+    restarts: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,24 +127,88 @@ def ask_history(
         DataError: it has no series of a serving engine, refuses the query, or is no Prometheus.
         InputError: the source is malformed.
     """
-    asked = parse_range(source, time.time() if now_s is None else now_s)
+    cut = _cut(source, limits, progress, now_s, lambda _: PARTS)
+    intervals = [one for one in _intervals(cut, engine, version) if has_drafted(one.telemetry)]
+    whole = read_scrape(_exposition(added(cut.parts, cut.series), cut.asked, version), engine=engine)
+    records = tuple(_told(record, cut.series, intervals, len(cut.restarts)) for record in whole)
+    return History(telemetry=records, intervals=tuple(intervals))
+
+
+def ask_intervals(
+    source: str,
+    *,
+    most: int,
+    engine: str | None = None,
+    version: str | None = None,
+    limits: Limits = USUAL,
+    progress: Callable[[int, int], None] | None = None,
+    now_s: float | None = None,
+) -> tuple[Interval, ...]:
+    """Equal parts of the range that a Prometheus server was asked for, with speculation and without.
+
+    Args:
+        source: As for `ask_history`; so are the arguments that follow.
+        most: Parts, from 1 to a thousand; less where they would hold fewer than `LEAST_SAMPLES`.
+
+    Returns:
+        A record for each part and model of which anything is known.
+    """
+
+    def count(asked: Range) -> int:
+        return min(max(int((asked.end_s - asked.start_s) / (LEAST_SAMPLES * asked.step_s)), 1), most)
+
+    points = SAMPLES_A_PART * most
+    return tuple(_intervals(_cut(source, limits, progress, now_s, count, points), engine, version))
+
+
+def has_drafted(record: Telemetry) -> bool:
+    """Whether speculation was on, as far as a record of a part of time tells.
+
+    >>> has_drafted(Telemetry(engine="vllm", scope="difference", drafts=0, steps=100))
+    False
+    """
+    return bool(record.drafts or record.drafted or record.acceptance_length)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cut:
+    """Series of a range, what they say of each of its parts, and the moments of restarts."""
+
+    asked: Range
+    series: Mapping[Series, Points]
+    edges: list[float]
+    parts: list[Part]
+    restarts: list[float]
+
+
+def _cut(
+    source: str,
+    limits: Limits,
+    progress: Callable[[int, int], None] | None,
+    now_s: float | None,
+    count: Callable[[Range], int],
+    points: int = QUERY_POINTS,
+) -> _Cut:
+    """The series of a source, in as many parts as `count` says."""
+    asked = parse_range(source, time.time() if now_s is None else now_s, points)
     series = _series(asked, limits, progress)
     if not series:
         named = f" with {asked.matchers}" if asked.matchers else ""
         remedy = "let it scrape the engine's /metrics, or ask for a longer range"
         raise DataError(asked.shown, f"has no series of a serving engine{named}; {remedy}")
-    width_s = (asked.end_s - asked.start_s) / PARTS
-    edges = [asked.start_s + index * width_s for index in range(PARTS + 1)]
+    number = count(asked)
+    width_s = (asked.end_s - asked.start_s) / number
+    edges = [asked.start_s + index * width_s for index in range(number + 1)]
     parts, restarts = parts_of(series, edges)
-    intervals = [
-        Interval(start_s=edges[index], end_s=edges[index + 1], telemetry=record)
-        for index, part in enumerate(parts)
-        for record in _read(_exposition(part, asked, version), engine)
-        if record.drafts or record.drafted or record.acceptance_length
-    ]
-    whole = read_scrape(_exposition(added(parts, series), asked, version), engine=engine)
-    records = tuple(_told(record, series, intervals, restarts) for record in whole)
-    return History(telemetry=records, intervals=tuple(intervals))
+    return _Cut(asked=asked, series=series, edges=edges, parts=parts, restarts=restarts)
+
+
+def _intervals(cut: _Cut, engine: str | None, version: str | None) -> Iterator[Interval]:
+    restarts = Counter(part_at(moment, cut.edges) for moment in cut.restarts)
+    for index, part in enumerate(cut.parts):
+        for record in _read(_exposition(part, cut.asked, version), engine):
+            ends = {"start_s": cut.edges[index], "end_s": cut.edges[index + 1]}
+            yield Interval(**ends, telemetry=record, restarts=restarts[index])
 
 
 # ---------------------------------------------------------------- the answers

@@ -41,8 +41,8 @@ def short_name(name: str) -> str:
     return next((short for engine in ENGINES if (short := bare_name(name, engine))), name)
 
 
-def parts_of(series: Mapping[Series, Points], edges: list[float]) -> tuple[list[Part], int]:
-    """Increases and means between each two edges, and the number of restarts seen.
+def parts_of(series: Mapping[Series, Points], edges: list[float]) -> tuple[list[Part], list[float]]:
+    """Increases and means between each two edges, and the moments of the restarts seen, in order.
 
     Where a total of a process fell, the process restarted, and all its totals count from zero. A total that
     appears beside others of its process counts from zero, too; of a process that appears the first sample is
@@ -50,19 +50,19 @@ def parts_of(series: Mapping[Series, Points], edges: list[float]) -> tuple[list[
     """
     parts: list[Part] = [{} for _ in edges[1:]]
     totals = {one: points for one, points in series.items() if is_total(one[0], {})}
-    restarts = 0
+    restarts: list[float] = []
     for members in _processes(totals).values():
         fell = sorted({moment for points in members.values() for moment in _falls(points)})
-        restarts += len(fell)
+        restarts += fell
         begins_s = min(points[0][0] for points in members.values())
         for one, points in members.items():
             for moment, grown in _increments(points, fell, begins_s):
-                part = parts[_part(moment, edges)]
+                part = parts[part_at(moment, edges)]
                 part[one] = part.get(one, 0.0) + grown
     for one, points in series.items():
         if one not in totals:
             _add_means(parts, one, points, edges)
-    return parts, restarts
+    return parts, sorted(restarts)
 
 
 def added(parts: Iterable[Part], series: Mapping[Series, Points]) -> Part:
@@ -111,11 +111,11 @@ def _telling(one: Series, points: Points) -> Points:
 def _add_means(parts: list[Part], one: Series, points: Points, edges: list[float]) -> None:
     values: dict[int, list[float]] = defaultdict(list)
     for moment, value in _telling(one, points):
-        values[_part(moment, edges)].append(value)
+        values[part_at(moment, edges)].append(value)
     for index, found in values.items():
         parts[index][one] = fmean(found)
 
 
-def _part(moment: float, edges: list[float]) -> int:
+def part_at(moment: float, edges: list[float]) -> int:
     """The part that a moment ends: what it counted lies before it."""
     return min(max(bisect_left(edges, moment) - 1, 0), len(edges) - 2)

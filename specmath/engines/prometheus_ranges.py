@@ -38,8 +38,8 @@ class Range:
         return f"{shown_url(self.url)} over {lasting(self.end_s - self.start_s)}"
 
 
-def parse_range(source: str, now_s: float) -> Range:
-    """What a `prometheus:URL` asks for; InputError where it is malformed.
+def parse_range(source: str, now_s: float, points: int = 1_000) -> Range:
+    """What a `prometheus:URL` asks for, in so many points if it names no step; InputError where malformed.
 
     >>> asked = parse_range("prometheus:http://host:9090?range=2h&step=1m", 10_000)
     >>> asked.url, asked.start_s, asked.step_s
@@ -57,7 +57,7 @@ def parse_range(source: str, now_s: float) -> Range:
         raise InputError("source", f"unknown option {shown(strays[0])}; {taken}")
     end_s = _moment(given["end"]) if "end" in given else now_s
     range_s = _duration("range", given.get("range", "1d"))
-    step_s = _duration("step", given["step"]) if "step" in given else max(15.0, ceil(range_s / 1000))
+    step_s = _duration("step", given["step"]) if "step" in given else max(15.0, ceil(range_s / points))
     if not 1 <= range_s / step_s <= MAX_POINTS:
         problem = f"range over step must be from 1 to {MAX_POINTS:,}, got {range_s / step_s:.6g}"
         raise InputError("source", f"{problem}; change ?step=")

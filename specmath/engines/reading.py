@@ -27,6 +27,8 @@ MAX_WHOLE: Final = 64 * 2**20
 """Most bytes of an exposition or a JSON document, unpacked."""
 MAX_LOG: Final = 8 * 2**30
 """Most bytes of a log, unpacked; at 50 MB/s that is three minutes."""
+MAX_UNKNOWN: Final = 64 * 2**20
+"""Most characters of a log from stdin before its first line about speculation: a pipe may never end."""
 MAX_LINE: Final = 65_536
 """Most characters of a log line; a longer one is read in pieces."""
 HEAD: Final = 65_536
@@ -43,9 +45,15 @@ Source = str | Path | IO[bytes]
 
 
 class Content:
-    """An open source: its head, and the rest as text or as lines."""
+    """An open source: its head, and the rest as text or as lines.
 
-    def __init__(self, stream: IO[bytes], name: str) -> None:
+    Attributes:
+        name: What messages call it.
+        may_be_endless: Whether nothing tells that it ends.
+    """
+
+    def __init__(self, stream: IO[bytes], name: str, *, may_be_endless: bool = False) -> None:
+        self.may_be_endless = may_be_endless
         packed = io.BufferedReader(_Raw(stream), HEAD)
         self.name = name
         with _faults(name):
@@ -156,7 +164,7 @@ def opened(source: Source, name: str = "") -> Iterator[Content]:
         stdin: Any = getattr(sys.stdin, "buffer", sys.stdin)
         if stdin is None:
             raise AccessError("stdin", "is closed; pipe a file into it")
-        yield Content(stdin, name or "stdin")
+        yield Content(stdin, name or "stdin", may_be_endless=True)
     elif isinstance(source, str | Path):
         where = name or shown_path(source)
         with _file(source, where) as stream:

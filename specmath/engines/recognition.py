@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from importlib import import_module
+from math import inf
 from typing import Any, Final
 
 from specmath.engines.content import Exposition, Format, LogReader
 from specmath.engines.exposition import difference, parse_exposition
-from specmath.engines.reading import Content, Source, opened, remote_reader
+from specmath.engines.reading import MAX_UNKNOWN, Content, Source, opened, remote_reader
 from specmath.engines.spec_counts import require_possible
 from specmath.engines.telemetry import Telemetry
 from specmath.errors import DataError, InputError, UnknownNameError
@@ -129,7 +130,8 @@ def _read(content: Content, known: Iterable[Format], version: str | None) -> lis
         return _asked(replace(scrape, version=version), known)
     if _is_json(content.head):
         return _documents_or_log(content.text(), content.name, known)
-    return _log(content.lines(), content.name, known)
+    patience = MAX_UNKNOWN if content.may_be_endless else inf
+    return _log(content.lines(), content.name, known, patience)
 
 
 def _documents_or_log(text: str, name: str, known: Iterable[Format]) -> list[Telemetry]:
@@ -252,14 +254,21 @@ def _skipped(number: int) -> tuple[Advice, ...]:
     return (Advice(code="lines-left-out", text=text, remedy="take the whole file"),)
 
 
-def _log(lines: Iterable[str], name: str, known: Iterable[Format]) -> list[Telemetry]:
-    """All that the logs of the known engines tell, those without speculation only where no other has any."""
+def _log(lines: Iterable[str], name: str, known: Iterable[Format], patience: float = inf) -> list[Telemetry]:
+    """All that the logs of the known engines tell, those without speculation only where no other has any.
+
+    `patience` is how many characters are read before the first line that tells something.
+    """
     makers: list[Callable[[str], LogReader]] = [one.log for one in known if one.log]
     readers = [make(name) for make in makers]
     feeds = [reader.feed for reader in readers]
     for line in lines:
-        for feed in feeds:
-            feed(line)
+        told = [feed(line) for feed in feeds]  # each reader must see each line
+        if any(told):
+            patience = inf
+        elif (patience := patience - len(line) - 1) < 0:
+            limit = f"tells nothing of speculation in its first {MAX_UNKNOWN // 2**20} MiB"
+            raise DataError(name, f"{limit}; save it to a file and give that, if it is a log")
     found = [telemetry for reader in readers for telemetry in reader.result()]
     return [
         one for one in found if one.drafts or one.drafted or one.acceptance_length or one.histogram

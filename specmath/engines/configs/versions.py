@@ -12,8 +12,9 @@ MAX_LENGTH: Final = 60
 BUILDS_OF_2025: Final = 7500
 """llama.cpp's builds up to this one are of 2025 or before; later ones count as of 2026, some wrongly."""
 _NUMBERED: Final = re.compile(
-    r"v?([0-9]{1,6}(?:\.[0-9]{1,6}){0,5})(?:[.\-_]?([a-z][0-9a-z.\-]*))?(?:\+[0-9a-z.\-]+)?"
+    r"v?([0-9]{1,6}(?:\.[0-9]{1,6}){0,5})(?:[.\-_]?((?!e[0-9])[a-z][0-9a-z.\-]*))?(?:\+[0-9a-z.\-]+)?"
 )
+"""Numbers, then a suffix that is no exponent (`1e400`), then a local version."""
 _BUILD: Final = re.compile(r"b([0-9]{1,7})")
 _DATED: Final = re.compile(r"(20[0-9]{2})(?:-(0[1-9]|1[0-2])(?:-[0-9]{2})?)?")
 _BEFORE_RELEASE: Final = ("rc", "a", "b", "dev", "alpha", "beta", "pre")

@@ -1,0 +1,151 @@
+"""A folder of weights looked at before anything loads it: safetensors only, no code, no surprise.
+
+Nothing here needs torch. What passes can be given to transformers; what does not is refused in one line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from specmath.errors import AccessError, DataError, shown, shown_path
+from specmath.hf import drafters
+from specmath.hf.document import config_file, parse_document, read_text, text_part
+from specmath.hf.families import family_of
+from specmath.hf.reader import model_shape
+from specmath.model import ModelShape
+
+SERVER_REMEDY: Final = "measure it behind a server with --server"
+_HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_HUB_FILES: Final = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja")
+_PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+_INDEX: Final = "model.safetensors.index.json"
+_ATTENTION_FIELDS: Final = ("_attn_implementation", "attn_implementation", "_attn_implementation_internal")
+_LEAST_BYTES: Final = 2
+"""Of a stored parameter; narrower ones are quantised, which is refused before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A folder that may be loaded.
+
+    Attributes:
+        folder: Where it is.
+        document: Its config.json.
+        shape: What specmath counts for it; None for a family it does not know.
+    """
+
+    folder: Path
+    document: Mapping[str, Any]
+    shape: ModelShape | None
+
+
+def open_checkpoint(name: str) -> Checkpoint:
+    """The checkpoint in a folder, or of a hub id (from the local cache where there is no network).
+
+    Raises:
+        AccessError: no such folder or hub id, or no safetensors in it.
+        DataError: a config.json or a weight file that is broken, asks for code, or is quantised.
+    """
+    folder = checkpoint_folder(name)
+    document = parse_document(read_text(config_file(folder)), shown_path(folder / "config.json"))
+    shape = runnable_shape(document, shown_path(folder / "config.json"), name=folder.name)
+    _require_plain_folder(folder)
+    stored = sum(_weight_bytes(file) for file in _weight_files(folder))
+    if shape is not None and shape.total_params * _LEAST_BYTES > stored:
+        counted = f"describes {shape.total_params:,} parameters, its weights hold {stored:,} bytes"
+        raise DataError(shown_path(folder / "config.json"), f"{counted}; the two do not belong together")
+    return Checkpoint(folder=folder, document=document, shape=shape)
+
+
+def checkpoint_folder(name: str) -> Path:
+    """The folder that a name means: itself, or the local snapshot of a hub id, fetched where allowed."""
+    path = Path(os.path.expanduser(name))  # noqa: PTH111 (pathlib raises for ~nobody)
+    if path.is_dir():
+        return path
+    if not _HUB_ID.fullmatch(name):
+        raise AccessError(shown_path(name), "no such folder; name a folder with config.json or a hub id")
+    from huggingface_hub import snapshot_download  # heavy: only where a hub id is named
+
+    try:
+        fetched = snapshot_download(name, allow_patterns=list(_HUB_FILES), ignore_patterns=["*/*"])
+    except Exception as error:  # a hub has many ways to fail
+        text = next(iter(str(error).splitlines()), type(error).__name__)[:150]
+        raise AccessError(
+            name, f"not in the local cache and not fetched: {text}; name a local folder"
+        ) from error
+    return Path(fetched)
+
+
+def runnable_shape(document: Mapping[str, Any], where: str, *, name: str) -> ModelShape | None:
+    """The shape of a model whose passes can be timed here; None where specmath does not know the family.
+
+    Raises:
+        DataError: it asks for code or a kernel, is quantised, is a draft head, or keeps a recurrent state.
+    """
+    config, _ = text_part(document, where)
+    for table in (document, config):
+        _refuse_code(table, where)
+        if table.get("quantization_config") or table.get("quantization"):
+            raise DataError(where, f"quantized weights take kernels of an engine; {SERVER_REMEDY}")
+    if drafters.is_draft(document) or drafters.is_draft(config):
+        raise DataError(where, f"a head on its target's features runs in an engine only; {SERVER_REMEDY}")
+    model_type = config.get("model_type")
+    if not isinstance(model_type, str) or family_of(model_type) is None:
+        return None
+    shape = model_shape(document, where, name=name)
+    if shape.states:
+        raise DataError(
+            where, f"{model_type} keeps a recurrent state, which has no rollback; {SERVER_REMEDY}"
+        )
+    return shape
+
+
+def _refuse_code(table: Mapping[str, Any], where: str) -> None:
+    if table.get("auto_map") or table.get("custom_pipelines"):
+        raise DataError(where, f"asks for code of its own, which is never run; {SERVER_REMEDY}")
+    for field in _ATTENTION_FIELDS:
+        if table.get(field) not in (None, "eager", "sdpa"):
+            problem = f"{field}: {shown(table[field])} names a kernel to be loaded; remove the field"
+            raise DataError(where, problem)
+
+
+def _require_plain_folder(folder: Path) -> None:
+    if (folder / "adapter_config.json").exists():
+        raise DataError(shown_path(folder), "holds an adapter, not a model; merge it into its base first")
+    if not any(folder.glob("*.safetensors")):
+        pickles = sorted(file.name for file in folder.iterdir() if file.suffix in _PICKLES)
+        found = f"only {pickles[0]}, a pickle, which is never opened" if pickles else "no weights"
+        raise AccessError(shown_path(folder), f"holds {found}; save it as safetensors")
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    """What transformers would load: one file, or the shards that an index names, all inside the folder."""
+    index = folder / _INDEX
+    if (folder / "model.safetensors").exists() or not index.exists():
+        return [folder / "model.safetensors"]
+    weight_map = parse_document(read_text(index), shown_path(index)).get("weight_map")
+    if not isinstance(weight_map, Mapping) or not weight_map:
+        raise DataError(shown_path(index), "weight_map: must be a table of tensors and their files")
+    for name in weight_map.values():
+        if not isinstance(name, str) or Path(name).name != name:
+            raise DataError(shown_path(index), f"weight_map: {shown(name)} is no file of this folder")
+    return [folder / name for name in sorted(set(weight_map.values()))]
+
+
+def _weight_bytes(file: Path) -> int:
+    """Bytes of a safetensors file, whose header is checked."""
+    from safetensors import SafetensorError, safe_open  # heavy: only where weights are named
+
+    try:
+        with safe_open(file, framework="np"):
+            return file.stat().st_size
+    except FileNotFoundError as error:
+        raise AccessError(shown_path(file), "no such file; fetch the weights again") from error
+    except (SafetensorError, OSError, ValueError) as error:
+        text = next(iter(str(error).splitlines()), type(error).__name__)[:150]
+        raise DataError(shown_path(file), f"is no valid safetensors file ({text}); fetch it again") from error
