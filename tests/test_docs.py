@@ -63,20 +63,26 @@ def test_versions_agree() -> None:
 
 def test_every_column_is_explained() -> None:
     from specmath.accuracy_tables import AccuracyTable, LeftOutTable, PointTable
+    from calibrate.plans import PlanTable
+    from specmath.calibration_tables import CalibrationTable, RunsTable
     from specmath.compatibility.table import CheckTable
     from specmath.crossovers import CrossoverTable
     from specmath.diagnosis.table import CauseTable, DiagnosisTable
     from specmath.engines.alpha_table import AlphaTable
     from specmath.flips import FlipTable
     from specmath.forecast import SpeedupTable
+    from specmath.gates import GateTable
+    from specmath.loads import LoadTable
     from specmath.pass_table import PassTable
+    from specmath.pools import PoolTable
     from specmath.schedule import ScheduleTable
     from specmath.token_yield import TokenTable
 
     page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     asked = (CrossoverTable, FlipTable, SpeedupTable, PassTable, ScheduleTable, TokenTable)
     judged = (AlphaTable, CheckTable, DiagnosisTable, CauseTable)
-    for result in (*asked, *judged, AccuracyTable, LeftOutTable, PointTable):
+    measured = (CalibrationTable, RunsTable, PlanTable, LoadTable, GateTable, PoolTable)
+    for result in (*asked, *judged, *measured, AccuracyTable, LeftOutTable, PointTable):
         for key in result.keys:
             assert f"`{key}`" in page, key
 

@@ -15,7 +15,7 @@ from specmath.cli.models import layout, model
 from specmath.cli.options import LAWS, AcceptanceOptions, DeviceOptions, PairOptions
 from specmath.cli.text import parse_count
 from specmath.drafters.methods import infer_method
-from specmath.engines.configs.making import engine_config
+from specmath.engines.configs.making import TierLike, engine_config
 from specmath.engines.configs.record import TARGET, EngineConfig
 from specmath.engines.configs.scheduled import ConfiguredSchedule, configured_schedule
 from specmath.engines.names import CONFIG_ENGINES
@@ -45,6 +45,19 @@ def fixed_config(
         method=_method(choice, device),
         survival=_survival(acceptance, drafts, contexts),
         **_names(choice, device, pair),
+    )
+
+
+def tiers_config(
+    tiers: Sequence[TierLike],
+    method: str,
+    acceptance: AcceptanceOptions,
+    device: DeviceOptions,
+    pair: PairOptions,
+) -> EngineConfig:
+    """The config of tiers that were found elsewhere, such as the gate of a load."""
+    return engine_config(
+        str(device.engine), tiers, method=method, **_names(only_choice(acceptance, pair), device, pair)
     )
 
 

@@ -40,6 +40,13 @@ _DROPS = (
     (("rows",), ("by", "worst")),
 )
 """What is typed of the first drops the second from the defaults."""
+_REFUSED = {
+    "crossover": _RATIOS,
+    "schedule": _RATIOS,
+    "load": (*_RATIOS, "output"),  # the length of an output there, a file everywhere else
+    "alpha": ("k",),
+}
+"""Options of a command that it does not take from what the file says for all."""
 _NEVER = ("debug", "version", "help")
 """Options that are no defaults."""
 
@@ -86,7 +93,7 @@ def project_defaults(command: str, commands: Mapping[str, Command], typed: Seque
     shared, tables = _read(commands)
     own = commands[command]
     # Some have the ratio options only to refuse them with a reason; the k of a source is the source's.
-    refused = _RATIOS if command in ("crossover", "schedule") else ("k",) if command == "alpha" else ()
+    refused = _REFUSED.get(command, ())
     values = {own.parameter(key): value for key, value in shared.items() if own.parameter(key) not in refused}
     values |= {own.parameter(key): value for key, value in tables.get(command, {}).items()}
     given = {own.names.get(word.split("=")[0]) for word in typed}
