@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from specmath.errors import AccessError, DataError, shown, shown_path
 from specmath.hf import drafters
@@ -22,6 +25,7 @@ from specmath.model import ModelShape
 SERVER_REMEDY: Final = "measure it behind a server with --server"
 _HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _HUB_FILES: Final = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja")
+_HUB_TIMEOUT_S: Final = 10
 _PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _INDEX: Final = "model.safetensors.index.json"
 _ATTENTION_FIELDS: Final = ("_attn_implementation", "attn_implementation", "_attn_implementation_internal")
@@ -69,16 +73,48 @@ def checkpoint_folder(name: str) -> Path:
         return path
     if not _HUB_ID.fullmatch(name):
         raise AccessError(shown_path(name), "no such folder; name a folder with config.json or a hub id")
+    return _cached(name) or _fetched(name)
+
+
+def _cached(name: str) -> Path | None:
+    """The snapshot of a hub id that lies on this machine; None where there is none with weights."""
     from huggingface_hub import snapshot_download  # heavy: only where a hub id is named
 
     try:
-        fetched = snapshot_download(name, allow_patterns=list(_HUB_FILES), ignore_patterns=["*/*"])
+        folder = Path(snapshot_download(name, local_files_only=True))
+    except Exception:  # not cached, in one of several ways
+        return None
+    return folder if any(folder.glob("*.safetensors")) else None
+
+
+def _fetched(name: str) -> Path:
+    """The snapshot of a hub id, fetched; a hub that cannot be reached is not waited for."""
+    from huggingface_hub import constants, snapshot_download
+
+    try:
+        if not constants.HF_HUB_OFFLINE:
+            _require_reachable(constants.ENDPOINT)
+        fetched = snapshot_download(
+            name, allow_patterns=list(_HUB_FILES), ignore_patterns=["*/*"], etag_timeout=_HUB_TIMEOUT_S
+        )
     except Exception as error:  # a hub has many ways to fail
         text = next(iter(str(error).splitlines()), type(error).__name__)[:150]
         raise AccessError(
             name, f"not in the local cache and not fetched: {text}; name a local folder"
         ) from error
     return Path(fetched)
+
+
+def _require_reachable(endpoint: str) -> None:
+    """One short try, as the hub's own client repeats its own for minutes; none through a proxy."""
+    address = urlsplit(endpoint)
+    if address.hostname is None or address.scheme in getproxies():
+        return
+    port = address.port or (443 if address.scheme == "https" else 80)
+    try:
+        socket.create_connection((address.hostname, port), timeout=_HUB_TIMEOUT_S).close()
+    except OSError as error:
+        raise ConnectionError(f"the hub cannot be reached ({error.strerror or error})") from error
 
 
 def runnable_shape(document: Mapping[str, Any], where: str, *, name: str) -> ModelShape | None:
@@ -141,6 +177,8 @@ def _weight_bytes(file: Path) -> int:
     """Bytes of a safetensors file, whose header is checked."""
     from safetensors import SafetensorError, safe_open  # heavy: only where weights are named
 
+    if file.exists() and not file.is_file():
+        raise DataError(shown_path(file), "is no regular file; fetch it again")
     try:
         with safe_open(file, framework="np"):
             return file.stat().st_size

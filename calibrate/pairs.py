@@ -8,11 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
+from calibrate.checkpoints import checkpoint_folder
+from calibrate.templates import TemplateFault, rendered
 from specmath.errors import AccessError, DataError, shown, shown_path
+from specmath.hf.document import parse_document, read_text
 from specmath.results import Advice
 
+_FILES: Final = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
+"""One of which every tokenizer that transformers reads has."""
 _SPECIAL: Final = ("bos_token", "eos_token", "pad_token")
 _CONVERSATION: Final = (
     {"role": "user", "content": "How many?"},
@@ -51,18 +57,29 @@ def load_tokenizer(model: str) -> Any:
         AccessError: where there is none to be read.
         DataError: where its files are broken.
     """
-    from transformers import AutoTokenizer  # seconds to import
-
+    folder = checkpoint_folder(model)
     where = shown_path(model)
+    if not any((folder / name).is_file() for name in _FILES):
+        raise AccessError(where, f"holds no tokenizer; name a folder with {_FILES[0]}, or a hub id")
+    _refuse_code(folder / "tokenizer_config.json")
+    from transformers import AutoTokenizer  # seconds to import
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     try:
-        return AutoTokenizer.from_pretrained(model, trust_remote_code=False)
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except (KeyboardInterrupt, SystemExit):
         raise
     except OSError as fault:
         problem = f"no tokenizer can be read: {_first_line(fault)}"
-        raise AccessError(where, f"{problem}; name a folder with tokenizer.json, or a hub id") from None
+        raise AccessError(where, f"{problem}; name a folder with {_FILES[0]}, or a hub id") from None
     except BaseException as fault:  # the Rust part panics outside of Exception
         raise _broken(where, fault) from None
+
+
+def _refuse_code(file: Path) -> None:
+    if file.is_file() and parse_document(read_text(file), shown_path(file)).get("auto_map"):
+        raise DataError(shown_path(file), "asks for code of its own, which is never run; remove auto_map")
 
 
 def language_of(model: str, tokenizer: Any, *, rows: int | None = None) -> Language:
@@ -234,9 +251,8 @@ def _template_difference(target: Language, draft: Language) -> str:
 
 def _rendered(tokenizer: Any) -> str | None:
     try:
-        conversation = [dict(message) for message in _CONVERSATION]
-        return str(tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True))
-    except Exception:  # a template is a program of its author, and may refuse any conversation
+        return rendered(tokenizer, _CONVERSATION)
+    except TemplateFault:
         return None
 
 

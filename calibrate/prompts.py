@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from calibrate.templates import TemplateFault, rendered
 from specmath.checks import require_count
 from specmath.errors import DataError, InputError, shown
 from specmath.results import Advice
@@ -27,6 +28,8 @@ FILE_DOMAIN: Final = "file"
 _ROWS: Final = (".jsonl", ".json", ".csv")
 _BUILTIN: Final = "prompts.jsonl"
 _REMEDY: Final = "name a text file, or rows of `prompt` or `messages` in .jsonl, .json or .csv"
+_CHARACTERS_A_TOKEN: Final = 64
+"""More than tokens have on average, whatever the text."""
 _BLANK_LINE: Final = r"\n[^\S\n]*\n\s*"
 
 Messages = tuple[Mapping[str, str], ...]
@@ -121,22 +124,28 @@ def encoded_prompts(
     """
     require_count("most_tokens", most_tokens, 1)
     encoded: list[EncodedPrompt] = []
-    longest, cut = 0, 0
+    cut = 0
     for prompt in prompts:
-        tokens = _tokens(prompt, tokenizer)
+        tokens = _tokens(_shortened(prompt, most_tokens), tokenizer)
         if not tokens:
             raise DataError(prompt.where or _BUILTIN, "prompt: has no tokens; leave it out")
-        longest, cut = max(longest, len(tokens)), cut + (len(tokens) > most_tokens)
+        cut += len(tokens) > most_tokens
         encoded.append(EncodedPrompt(prompt.domain, tuple(tokens[-most_tokens:])))
     if not cut:
         return tuple(encoded), ()
-    text = f"{cut} of {len(prompts)} prompts are longer than {most_tokens:,} tokens (the longest {longest:,})"
+    text = f"{cut} of {len(prompts)} prompts are longer than {most_tokens:,} tokens"
     note = Advice(
         code="cut-prompts",
         text=f"{text}; their last {most_tokens:,} are read",
         remedy="allow more tokens, or shorten the prompts",
     )
     return tuple(encoded), (note,)
+
+
+def _shortened(prompt: Prompt, most_tokens: int) -> Prompt:
+    """The prompt without what is certainly cut: no tokenizer is given megabytes to read their end."""
+    most = most_tokens * _CHARACTERS_A_TOKEN
+    return prompt if len(prompt.text) <= most else replace(prompt, text=prompt.text[-most:])
 
 
 def _tokens(prompt: Prompt, tokenizer: Tokenizer) -> list[int]:
@@ -149,11 +158,9 @@ def _tokens(prompt: Prompt, tokenizer: Tokenizer) -> list[int]:
         joined = "\n\n".join(message["content"] for message in prompt.messages)
         return tokenizer.encode(joined + "\n\n", add_special_tokens=True)
     try:
-        text = tokenizer.apply_chat_template(
-            [dict(message) for message in prompt.messages], tokenize=False, add_generation_prompt=True
-        )
-    except Exception as fault:  # a template is a program of its author, and raises what it likes
-        problem = f"messages: the target's chat template refuses them: {shown(str(fault))}"
+        text = rendered(tokenizer, prompt.messages)
+    except TemplateFault as fault:
+        problem = f"messages: the chat template of the target {fault}"
         raise DataError(prompt.where or _BUILTIN, problem) from None
     return tokenizer.encode(text, add_special_tokens=False)
 

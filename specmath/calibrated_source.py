@@ -14,7 +14,9 @@ import numpy.typing as npt
 from specmath.additive import AdditiveCost, critical_context
 from specmath.anchor_distance import DRIFT
 from specmath.calibration_limits import (
+    contradiction_advice,
     corner_advice,
+    flag_advice,
     held_batches,
     log_half_width,
     outside_advice,
@@ -133,12 +135,25 @@ class Calibrated:
     def warnings(self) -> tuple[Advice, ...]:
         known = self.calibration
         beyond = outside_advice(known, self._target, context=self.asked_contexts)
-        return (*self.notes, *known.warnings, *beyond)
+        return (*self.notes, *known.warnings, *flag_advice(known), *beyond)
 
     def asked(self, context: npt.ArrayLike) -> Calibrated:
         """The same source, which warns where one of these contexts is outside the measured ones."""
         contexts = require_range("context", context, 0)
         return replace(self, asked_contexts=(float(contexts.min()), float(contexts.max())))
+
+    def tried_up_to(self, batch: int) -> Calibrated:
+        """The same source, which says where batches up to this one go beyond the measured ones."""
+        largest = self._target.span(0)[1]
+        if batch <= largest:
+            return self
+        beyond = Advice(
+            code="outside-the-calibration",
+            text=f"batches above {largest:,.0f} were not timed: what is said of them is the law's, and the "
+            "range is wider there",
+            remedy="calibrate at such a --batch too",
+        )
+        return replace(self, notes=(*self.notes, beyond))
 
     def step_cost(
         self,
@@ -206,16 +221,9 @@ class Calibrated:
             found[part] = MeasuredPasses.beside(cells, self._law_s(part, cells)) if cells else None
         return found
 
-    def _law_s(self, part: str, cells: list[Cell]) -> npt.ArrayLike:
-        known = self.calibration
-        batch, width, context = np.transpose(
-            [(cell.place.batch, cell.place.width, cell.place.context) for cell in cells]
-        )
-        if part == _TARGET:
-            return known.target_law.pass_s(batch, width, context)
-        if part == _DRAFT:
-            return known.draft_law.chain_s(width, batch, context)
-        return (known.plain_host if part == _PLAIN else known.step_host).host_s(batch, width)
+    def _law_s(self, part: str, cells: list[Cell]) -> FloatArray:
+        sizes = np.array([(cell.place.batch, cell.place.width, cell.place.context) for cell in cells])
+        return self.calibration.law_s(part, *sizes.T)
 
     def _is_free(self, part: str) -> bool:
         """Whether a part takes no time at all by its law."""
@@ -258,7 +266,10 @@ class Calibrated:
         found = [*outside_advice(known, self._target, batch=batch, tokens=tokens)]
         if self.asked_contexts is not None:
             found += corner_advice(known, self._target, batch, self.asked_contexts)
-        return (*found, *padding_advice(known, float(np.max(batch)) * (k + 1)))
+        found += padding_advice(known, float(np.max(batch)) * (k + 1))
+        context = 0.0 if self.asked_contexts is None else self.asked_contexts[0]
+        steps = self.step_cost(k, batch, context).in_plain_steps
+        return (*found, *contradiction_advice(steps, k, batch))
 
     def max_batches(self, k: npt.ArrayLike, context: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         return held_batches(self.calibration, k, context)

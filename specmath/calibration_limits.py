@@ -21,13 +21,15 @@ _SHARE: Final = 0.8
 """Share of the left-out cells whose error counts."""
 _TIMED_ON_DEVICE: Final = ("target", "draft")
 _LISTED: Final = 8
+_WIDE: Final = 1.2
+"""Factor from which on a range is told as one, not as a percentage."""
 
 
 def log_half_width(calibration: Calibration) -> float:
     """Logarithm by which R may be off where it was measured.
 
     With a proof its largest error, and the quartiles of the cells in quadrature; without one the repeat
-    noise, the quartiles and the error of cells left out of the fit.
+    noise, the quartiles, the error of cells left out of the fit, and how far the machine drifted meanwhile.
     """
     spreads = [
         math.log(cell.high_s / cell.low_s) / 2
@@ -37,7 +39,13 @@ def log_half_width(calibration: Calibration) -> float:
     spread = float(np.median(spreads)) if spreads else 0.0
     if calibration.proof:
         return math.hypot(spread, max(abs(math.log1p(row.error)) for row in calibration.proof))
-    return math.hypot(spread, math.log1p(REPEAT_NOISE), _left_out(calibration))
+    return math.hypot(spread, math.log1p(REPEAT_NOISE), _left_out(calibration), _drift(calibration))
+
+
+def _drift(calibration: Calibration) -> float:
+    """Logarithm by which the machine changed during the run; 0 where it is not told."""
+    told = calibration.machine.get("drift", 0.0)
+    return abs(math.log1p(max(told, -0.99))) if isinstance(told, int | float) else 0.0
 
 
 def _left_out(calibration: Calibration) -> float:
@@ -52,17 +60,60 @@ def _left_out(calibration: Calibration) -> float:
 
 def range_text(calibration: Calibration) -> str:
     """The error of the calibration, as an assumption."""
-    width = f"the range is ±{math.expm1(log_half_width(calibration)):.1%} where measured"
+    width = f"the range is {_factor(math.exp(log_half_width(calibration)))} where measured"
     if not calibration.proof:
         return (
             f"{width} and widens outside; decoding end to end was not timed, so it rests on what repeats "
-            "differ by, on quartiles and on cells left out of the fit"
+            "differ by, on quartiles, on cells left out of the fit and on drift"
         )
-    errors = [abs(row.error) for row in calibration.proof]
-    missed = f"{np.median(errors):.1%} (median) and {max(errors):.1%} (worst) of {len(errors)} runs"
+    errors = [row.error for row in calibration.proof]
     if len(errors) == 1:
-        missed = f"{errors[0]:.1%} in one run"
-    return f"{width} and widens outside; end to end the predicted speed-up was off by {missed}"
+        missed = f"off by {errors[0]:+.1%} in one run"
+    else:
+        typical = np.median(np.abs(errors))
+        ends = f"from {min(errors):+.1%} to {max(errors):+.1%}"
+        missed = f"off by {typical:.1%} (median) in {len(errors)} runs, {ends}"
+    return f"{width} and widens outside; end to end the predicted speed-up was {missed}"
+
+
+def _factor(factor: float) -> str:
+    """A range about a value: `±4.0%`, or `÷1.70 … ×1.70` where a percentage would mislead."""
+    return f"±{factor - 1:.1%}" if factor < _WIDE else f"÷{factor:.2f} … ×{factor:.2f}"
+
+
+def contradiction_advice(steps: FloatArray, k: int, batch: npt.ArrayLike) -> Iterator[Advice]:
+    """That cells contradict each other: a speculative step that is clearly shorter than a plain one.
+
+    Args:
+        steps: R at each batch.
+        k: Draft tokens per step.
+        batch: The batches.
+    """
+    short = np.atleast_1d(steps) < 1 / (1 + REPEAT_NOISE)
+    if k and short.any():
+        batches = np.broadcast_to(np.atleast_1d(batch), short.shape)
+        place = int(np.argmin(np.atleast_1d(steps)))
+        yield Advice(
+            code="step-shorter-than-plain",
+            text=f"at batch {batches[place]:,.0f} a step of k = {k} would take {np.min(steps):.2f} plain "
+            "ones: cells contradict each other, as where other work ran beside them",
+            remedy="calibrate again on an idle machine",
+        )
+
+
+def flag_advice(calibration: Calibration) -> Iterator[Advice]:
+    """That the law and some cells contradict each other."""
+    far = [flag for fit in calibration.fits for flag in fit.flags if flag.kind in ("far-off", "dip")]
+    far = [flag for flag in far if flag.place.part in _TIMED_ON_DEVICE]
+    if far:
+        worst = max(far, key=lambda flag: abs(math.log(flag.ratio)))
+        where = f"batch {worst.place.batch}, {worst.place.width} tokens, context {worst.place.context:,}"
+        yield Advice(
+            code="cells-contradict",
+            text=f"{len(far)} cells are far off the law, or below cells of less work; the worst is that of "
+            f"{worst.place.part} at {where} ({worst.ratio:.2f} times)",
+            remedy="kernels that switch do that, and noise; calibrate again to tell which",
+        )
 
 
 def outside_advice(

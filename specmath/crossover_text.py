@@ -19,7 +19,10 @@ _WINS = {
 
 def told_of_one(row: Mapping[str, Any], max_batch: int, basis: str, turns: str) -> str:
     """The verdict on one set-up."""
-    told = f"{_close_call(row)}{_where(row, max_batch)}, {basis}{_range_text(row)}"
+    middle = (
+        "in the middle of the range " if row["winning_batches_low"] == [] and row["winning_batches"] else ""
+    )
+    told = f"{_close_call(row)}{middle}{_where(row, max_batch)}, {basis}{_range_text(row)}"
     critical = row["critical_context"]
     if critical is not None and row["wins"] != "always":
         told += f"; from context {critical:,.0f} on no batch is too large"

@@ -188,7 +188,8 @@ def _better_form(sizes: Sizes, terms: Terms) -> _Drawn:
         return plain
     solver = CornerSolver(sizes, terms)
     corner = _drawn(solver.names, solver, solver.signed, sizes)
-    return corner if corner.typical_miss < GAIN * plain.typical_miss - 1e-9 else plain
+    is_corner = corner.value("weights_s") > 0 and corner.value("compute_s_per_token") > 0
+    return corner if is_corner and corner.typical_miss < GAIN * plain.typical_miss - 1e-9 else plain
 
 
 def _cache_shares(drawn: _Drawn, sizes: Sizes) -> FloatArray:

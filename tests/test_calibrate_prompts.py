@@ -185,7 +185,7 @@ def test_long_prompts_keep_their_end_and_are_told_of() -> None:
     encoded, (note,) = encoded_prompts(prompts, Letters(), most_tokens=4)
     assert [text_of(one) for one in encoded] == ["cdef", "\0abc", "abcd"]
     assert note.code == "cut-prompts"
-    assert note.text == "2 of 3 prompts are longer than 4 tokens (the longest 7); their last 4 are read"
+    assert note.text == "2 of 3 prompts are longer than 4 tokens; their last 4 are read"
 
 
 def test_messages_without_a_template() -> None:
@@ -199,7 +199,7 @@ def test_messages_without_a_template() -> None:
 
 def test_messages_that_the_template_refuses() -> None:
     own = Prompt(domain="a", messages=({"role": "user", "content": "!"},), where="p.jsonl: line 3")
-    with pytest.raises(DataError, match=r"^p.jsonl: line 3: messages: .* refuses them: 'roles must\\nalter"):
+    with pytest.raises(DataError, match=r"^p.jsonl: line 3: messages: .* refuses it: 'roles must\\nalter"):
         encoded_prompts([own], Letters(), most_tokens=99)
 
 

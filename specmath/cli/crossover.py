@@ -41,7 +41,10 @@ def crossover(
             help="Tokens in the KV cache, per sequence. \\[default: 0, or the smallest calibrated]",
         ),
     ] = None,
-    max_batch: Annotated[str, typer.Option(metavar="B", help="Largest batch tried.")] = "4096",
+    max_batch: Annotated[
+        str | None,
+        typer.Option(metavar="B", help="Largest batch tried. \\[default: 4096]"),
+    ] = None,
     *,
     device: DeviceOptions,
     pair: PairOptions,
@@ -61,7 +64,7 @@ def crossover(
     from specmath.cli.output import emit
     from specmath.cli.progress import progress_shown
     from specmath.cli.text import given_or, parse_count
-    from specmath.crossovers import find_crossovers
+    from specmath.crossovers import SCAN_LIMIT, find_crossovers
     from specmath.flips import flip_points
 
     refuse_ratios(ratios, "a crossover")
@@ -70,6 +73,9 @@ def crossover(
     contexts = typed_contexts(context)
     known = settled(taken.acceptance, taken.measured, device, pair, context=contexts, k=[taken.k])
     times = known.source or roofline(known.acceptance, known.device, known.pair)[0]
+    limit = SCAN_LIMIT if max_batch is None else parse_count("max_batch", max_batch)
+    if known.source is not None:
+        times = known.source.tried_up_to(limit)
     asked = question(
         known.acceptance,
         known.measured,
@@ -87,7 +93,7 @@ def crossover(
             source=asked.corrected(times),
             batch=at_batch,
             context=known.context,
-            max_batch=parse_count("max_batch", max_batch),
+            max_batch=limit,
             progress=progress,
         )
         emit(taken.told(table), output)
