@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from calibrate.decoding import DecodingLoop
-from calibrate.drafters import ModelDrafter
-from calibrate.sampling import Sampling
+from calibrate.drafters import Drafter, ModelDrafter, Texts
+from calibrate.sampling import Draft, Sampling
 from calibrate.slots import LayerShape, Slots, empty_slots
 from calibrate.timing import Work
 
@@ -47,6 +47,22 @@ class StillRunner:
         return self._made[shape]
 
 
+class StillLookup:
+    """A lookup that finds the same k tokens for each text at once."""
+
+    passes_per_token = 0
+    vocabulary: int | None = None
+
+    def begin(self, texts: Texts) -> None:
+        """Makes the draft of all steps."""
+        self._found = torch.zeros_like(texts.tokens), torch.zeros_like(texts.length)
+
+    def draft(self, texts: Texts, k: int, sampling: Sampling, generator: torch.Generator) -> Draft:
+        """k tokens for each text, as many as are offered."""
+        tokens, none = self._found
+        return Draft(tokens[:, :k], None, none + k)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSteps:
     """Steps of a pair without its passes.
@@ -57,6 +73,7 @@ class HostSteps:
         device: Where the pair runs.
         sampling: How tokens are chosen.
         synthetic_alpha: As in `calibrate.decoding.speculative`.
+        is_lookup: Whether drafts come from the text, with nothing to sample.
         seed: Of logits and coins.
     """
 
@@ -65,22 +82,24 @@ class HostSteps:
     device: torch.device
     sampling: Sampling
     synthetic_alpha: float | None = None
+    is_lookup: bool = False
     seed: int = 0
 
     def plain(self, batch: int) -> Work:
         """The host in a plain step of `batch` sequences."""
-        return self._work(batch, 0)
+        return self._work(batch, 0, None)
 
     def speculative(self, batch: int, k: int) -> Work:
         """The host in a step that drafts k tokens for each of `batch` sequences."""
-        return self._work(batch, k)
-
-    def _work(self, batch: int, k: int) -> Work:
-        target = StillRunner(self.vocabulary, self.device, self.seed)
+        if self.is_lookup:
+            return self._work(batch, k, StillLookup())
         still = StillRunner(self.draft_vocabulary, self.device, self.seed + 1)
+        return self._work(batch, k, ModelDrafter(still))
+
+    def _work(self, batch: int, k: int, drafter: Drafter | None) -> Work:
         loop = DecodingLoop(
-            target,
-            ModelDrafter(still) if k else None,
+            StillRunner(self.vocabulary, self.device, self.seed),
+            drafter,
             [[0] * _PROMPT] * batch,
             k=k,
             new_tokens=k + 1,

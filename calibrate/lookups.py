@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ class LookupRow:
     @property
     def match_rate(self) -> float:
         """Share of steps that found a match."""
-        return (self.row.drafts or 0) / self.steps
+        return self.row.match_rate
 
     @property
     def acceptance_length(self) -> float:
@@ -74,6 +74,7 @@ def measure_lookup(
                 positions=steps + int(counts.accepted[of_domain].sum()),
                 requests=int(of_domain.sum()),
             )
-            rows.append(LookupRow(row=with_counts(row, counts, requests), steps=steps))
+            row = with_counts(row, counts, requests)
+            rows.append(LookupRow(row=replace(row, match_rate=(row.drafts or 0) / steps), steps=steps))
     work.finish()
     return tuple(rows)

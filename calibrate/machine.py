@@ -151,8 +151,8 @@ def load_advice(load: float, threads: int, *, on_gpu: bool = False) -> Advice | 
     own = 1 if on_gpu else threads  # launching kernels keeps one thread busy
     if load <= own + _LOAD_SLACK:
         return None
-    text = f"the load was {load:.1f} where {own} {'thread' if own == 1 else 'threads'} explain {own}: "
-    text += "other work ran beside the measurement"
+    known = f"{own} {'thread explains' if own == 1 else 'threads explain'} {own}"
+    text = f"the load was {load:.1f} where {known}: other work ran beside the measurement"
     return Advice(code="busy-machine", text=text, remedy="stop other work and repeat")
 
 

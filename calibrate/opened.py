@@ -16,6 +16,7 @@ from calibrate.models import RANDOM, LoadedModel, load_pass_model
 from calibrate.pairs import compared_pair, language_of, load_tokenizer
 from calibrate.passes import Passes
 from calibrate.prompts import EncodedPrompt, builtin_prompts, encoded_prompts, read_prompts
+from calibrate.request_counts import samplings
 from calibrate.requests import SYNTHETIC_ALPHA, Request
 from calibrate.runners import ModelRunner, require_agreement
 from calibrate.sampling import Sampling
@@ -70,7 +71,7 @@ class OpenPair:
     @property
     def sampling(self) -> Sampling:
         """How tokens are chosen in the host's share of a step, and in the proof."""
-        return Sampling(self.request.temperatures[-1], self.request.top_ps[-1])
+        return samplings(self.request.temperatures, self.request.top_ps)[-1]
 
     def eager_runners(self) -> tuple[ModelRunner, ModelRunner | None]:
         """Target and draft without graphs: texts of every length would each need graphs of their own."""
@@ -127,6 +128,7 @@ class OpenPair:
             device=self.device,
             sampling=self.sampling,
             synthetic_alpha=self.synthetic_alpha,
+            is_lookup=self.draft_runner is None,
             seed=self.request.seed,
         )
         return Passes(
@@ -138,7 +140,7 @@ class OpenPair:
             seed=self.request.seed,
         )
 
-    def _lookup(self, batch: int, context: int, k: int) -> Work:
+    def _lookup(self, batch: int, k: int, context: int) -> Work:
         """The search for k tokens in `batch` texts of `context` tokens."""
         generator = torch.Generator().manual_seed(self.request.seed)
         tokens = torch.randint(self.vocabulary, (batch, context), generator=generator)

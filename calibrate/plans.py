@@ -11,7 +11,7 @@ from calibrate.grid import Grid, Models, default_grid, estimated_s
 from calibrate.machine import catalogue_device, device_name, free_bytes
 from calibrate.models import RANDOM, default_dtype, random_shape
 from calibrate.opened import chains, chosen_device
-from calibrate.requests import Request
+from calibrate.requests import PARTS, Request
 from specmath.accelerator import Accelerator
 from specmath.catalogue import load_hardware
 from specmath.model import ModelShape
@@ -50,9 +50,12 @@ class PlanTable(Result):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
+        limit = format_quantity(self.request.limit_s, "s")
+        parts = [part for part in PARTS if part not in self.request.skip]
+        further = f"; {' and '.join(parts)} not counted" if parts else ""
         return (
-            "nothing was loaded or timed; the time is a guess from sizes alone, and ends at the time limit",
-            f"acceptance and the proof come on top: {', '.join(sorted(self.request.skip)) or 'none'} skipped",
+            "nothing was loaded or timed: the time is a guess from sizes alone, of timing alone, which ends "
+            f"at the time limit of {limit}{further}",
         )
 
     @property
@@ -62,6 +65,8 @@ class PlanTable(Result):
     @property
     def verdict(self) -> str:
         places, left_out = len(self.grid.places), len(self.grid.left_out)
+        if not any(place.part == "target" for place in self.grid.places):
+            return f"nothing can be timed on {self.where}: {self.grid.left_out[0][1]}"
         memory = self.grid.peak_bytes
         held = f", {format_quantity(memory, 'B')} at most" if memory else ""
         out = f"; {left_out} do not fit" if left_out else ""

@@ -14,6 +14,7 @@ import torch
 
 from calibrate.decoding import Decoded, plain, speculative
 from calibrate.drafters import Drafter
+from calibrate.request_counts import Progress, Work
 from calibrate.runners import Runner
 from calibrate.sampling import Sampling
 from calibrate.timing import Timer
@@ -23,7 +24,6 @@ from specmath.sources import StepTimeSource
 ROUNDS = 3
 """Runs of each arm; the median of their steps counts."""
 WARM_STEPS = 2
-Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,32 +84,32 @@ def prove(
         places: Batch and k of each run; runs of one batch share its plain arm.
         rounds: Runs of each arm.
         keep: Told each row as it stands.
-        progress: Told the batches done, all of them, and what comes next.
+        progress: Told the runs done, all of them, and what comes next.
     """
     rows: list[ProofRow] = []
     batches = list(dict.fromkeys(batch for batch, _ in places))
-    for number, batch in enumerate(batches):
-        if progress:
-            progress(number, len(batches), f"decoding end to end at batch {batch}")
+    work = Work(rounds * (len(batches) + len(places)), progress)
+    for batch in batches:
         ks = [k for one, k in places if one == batch]
-        for row in _at_batch(arms, source, batch, ks, rounds):
+        for row in _at_batch(arms, source, batch, ks, rounds, work):
             rows.append(row)
             if keep:
                 keep(row)
-    if progress:
-        progress(len(batches), len(batches), "done")
+    work.finish()
     return tuple(rows)
 
 
 def _at_batch(
-    arms: Arms, source: StepTimeSource, batch: int, ks: Sequence[int], rounds: int
+    arms: Arms, source: StepTimeSource, batch: int, ks: Sequence[int], rounds: int, work: Work
 ) -> list[ProofRow]:
     texts = arms.texts(batch)
     plain_s: list[float] = []
     runs: dict[int, list[Decoded]] = {k: [] for k in ks}
     for number in range(rounds):
+        work.next(f"plain decoding at batch {batch}")
         plain_s.append(_step_s(_plain(arms, texts, number)))
         for k in ks:
+            work.next(f"decoding at batch {batch}, k {k}")
             runs[k].append(_speculative(arms, texts, k, number))
     return [_row(arms, source, batch, k, median(plain_s), runs[k]) for k in ks]
 

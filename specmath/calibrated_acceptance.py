@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from specmath.beta_fits import fitted_beta
 from specmath.calibrations import AcceptanceRow
 from specmath.counted_acceptance import counts_by_position
-from specmath.errors import InputError
+from specmath.errors import InputError, shown_path
 from specmath.results import Advice
 from specmath.units import format_significant
 
 CHOICES: Final = ("temperature", "top_p", "rule", "domain")
 """What parts the acceptances of one file."""
 ALL: Final = "all"
+LEAST_COUNTED: Final = 100
+"""Drafts, or positions, below which a rate near a half is not even known to ±0.1."""
+
+_LISTED: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +32,7 @@ class AcceptanceTaken:
         alpha: One probability for all positions; None where survival or rates are given instead.
         survival: Share of drafts whose first 1, 2, … tokens were accepted, as counted.
         rates: Conditional acceptance where a longer draft than measured is asked about, else empty.
+        match_rate: Share of steps in which a lookup found a match, at this very setting; 1 where not told.
         told: Where it comes from, as a sentence.
         notes: What must be known about it.
     """
@@ -35,12 +40,17 @@ class AcceptanceTaken:
     alpha: float | None
     survival: tuple[float, ...] = ()
     rates: tuple[float, ...] = ()
+    match_rate: float = 1.0
     told: str
     notes: tuple[Advice, ...] = ()
 
 
 def acceptance_taken(
-    rows: Sequence[AcceptanceRow], wanted: Mapping[str, str | float], *, longest_k: int = 0
+    rows: Sequence[AcceptanceRow],
+    wanted: Mapping[str, str | float],
+    *,
+    longest_k: int = 0,
+    name: str = "",
 ) -> AcceptanceTaken:
     """The acceptance of the one setting that was asked for.
 
@@ -52,6 +62,7 @@ def acceptance_taken(
         rows: What was measured.
         wanted: Some of `CHOICES`; a rule by the beginning of its name.
         longest_k: The longest draft asked about; 0 where it follows from the acceptance.
+        name: The file as it was typed, for messages; empty where it is not known.
 
     Raises:
         InputError: no row, or rows of several settings; lists what there is to choose from.
@@ -61,26 +72,46 @@ def acceptance_taken(
     >>> acceptance_taken([row], {}).survival
     (0.8, 0.4)
     """
-    row = _chosen(rows, wanted)
+    row = _chosen(rows, wanted, name)
     setting = f"{row.rule}, temperature {row.temperature:g}, top-p {row.top_p:g}, domain {row.domain}"
     if not row.survival:
         assert row.alpha is not None  # a row holds one or the other
         ends = "" if row.alpha_low is None else f" ({row.alpha_low:.3f} to {row.alpha_high:.3f})"
         told = f"α {row.alpha:.3f}{ends} over {row.positions:,} positions of {row.requests} texts"
-        return AcceptanceTaken(alpha=row.alpha, told=f"acceptance as calibrated: {told}, {setting}")
+        told = f"acceptance as calibrated: {told}, {setting}"
+        return AcceptanceTaken(alpha=row.alpha, told=told, notes=tuple(_few(row.positions, "positions")))
     rates = "/".join(format_significant(one, 3) for one in row.survival)
     told = f"acceptance as calibrated: survival {rates} of {row.drafts:,} drafts, {setting}"
     beyond, notes = _beyond(row, longest_k)
-    return AcceptanceTaken(alpha=None, survival=row.survival, rates=beyond, told=told, notes=notes)
+    return AcceptanceTaken(
+        alpha=None,
+        survival=row.survival,
+        rates=beyond,
+        match_rate=row.match_rate,
+        told=told,
+        notes=(*_few(row.drafts or 0, "drafts"), *notes),
+    )
 
 
-def _chosen(rows: Sequence[AcceptanceRow], wanted: Mapping[str, str | float]) -> AcceptanceRow:
+def _few(counted: int, name: str) -> Iterator[Advice]:
+    """That the acceptance rests on little."""
+    if counted < LEAST_COUNTED:
+        known = f"a rate near a half is known to ±{min(1 / math.sqrt(max(counted, 1)), 1):.2g} at best"
+        yield Advice(
+            code=f"few-{name}",
+            text=f"the acceptance rests on {counted:,} {name}: {known}",
+            remedy="calibrate with more prompts or tokens, or give --alpha or its kin",
+        )
+
+
+def _chosen(rows: Sequence[AcceptanceRow], wanted: Mapping[str, str | float], file: str) -> AcceptanceRow:
     fitting = [row for row in rows if all(_is(row, name, value) for name, value in wanted.items())]
     if not fitting:
         asked = ", ".join(f"{name.replace('_', '-')} {_shown(value)}" for name, value in wanted.items())
-        raise InputError("measured", f"holds no acceptance of {asked}; it has {_told(rows, CHOICES)}")
+        problem = f"holds no acceptance of {asked}; it has {_told(rows, CHOICES)}"
+        raise InputError("measured", f"{file} {problem}".lstrip())
     for name in ("temperature", "top_p"):
-        _require_one(fitting, name)
+        _require_one(fitting, name, wanted, file)
     preferences: list[Callable[[AcceptanceRow], bool]] = [
         lambda row: bool(row.survival),
         lambda row: row.context is None,
@@ -90,7 +121,7 @@ def _chosen(rows: Sequence[AcceptanceRow], wanted: Mapping[str, str | float]) ->
     for prefers in preferences:
         fitting = [row for row in fitting if prefers(row)] or fitting
     for name in ("rule", "domain"):
-        _require_one(fitting, name)
+        _require_one(fitting, name, wanted, file)
     return max(fitting, key=lambda row: (row.k or 0, row.drafts or row.positions))
 
 
@@ -101,13 +132,22 @@ def _is(row: AcceptanceRow, name: str, value: str | float) -> bool:
     return math.isclose(own, value, abs_tol=1e-9)
 
 
-def _require_one(rows: Sequence[AcceptanceRow], name: str) -> None:
-    values = dict.fromkeys(getattr(row, name) for row in rows)
+def _require_one(
+    rows: Sequence[AcceptanceRow], name: str, wanted: Mapping[str, str | float], file: str
+) -> None:
+    """InputError that shows what to type for each of several acceptances."""
+    values = list(dict.fromkeys(getattr(row, name) for row in rows))
     if len(values) > 1:
+        typed = "".join(f",{key.replace('_', '-')}={_shown(value)}" for key, value in wanted.items())
         key = name.replace("_", "-")
-        example = next(iter(values))
-        told = f"has several acceptances ({_told(rows, [name])}); choose one after the file"
-        raise InputError("measured", f"{told}, as in FILE.yaml,{key}={_shown(example)}")
+        choices = [
+            shown_path(f"{file or 'FILE.yaml'}{typed},{key}={_shown(value)}") for value in values[:_LISTED]
+        ]
+        more = f", … ({len(values)} in all)" if len(values) > _LISTED else ""
+        problem = (
+            f"{file} has several acceptances ({_told(rows, [name])}); choose one after the file".lstrip()
+        )
+        raise InputError("measured", f"{problem}, as in {' or '.join(choices)}{more}")
 
 
 def _told(rows: Sequence[AcceptanceRow], names: Sequence[str]) -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
 from specmath.calibrated_source import Calibrated
-from specmath.calibrations import AcceptanceRow, Calibration, MeasuredRuns, PartFit, ProofRow, RunLine
+from specmath.calibration_text import accepted_text, fit_lines
+from specmath.calibrations import AcceptanceRow, Calibration, MeasuredRuns, ProofRow, RunLine
 from specmath.results import CHUNK_ROWS, Advice, Cell, Columns, Result
-from specmath.units import format_quantity, format_significant
+from specmath.units import format_quantity
 from specmath.verdicts import judgement, told_along
 
 FAR_OFF = 0.1
@@ -42,7 +43,8 @@ class _Rows(Result):
 class CalibrationTable(_Rows):
     """Step costs of a calibrated machine at its own batches, contexts and draft lengths.
 
-    Where the pair was decoded, a row for each temperature and top-p has its acceptance length and speed-up;
+    Where the pair was decoded, a row for each temperature and top-p has α by the rule that decides there, its
+    acceptance length and its speed-up;
     `measured` is the speed-up of decoding end to end at that very batch and k, `error` the prediction's.
 
     Attributes:
@@ -53,7 +55,7 @@ class CalibrationTable(_Rows):
 
     schema: ClassVar[str] = "specmath.calibration/1"
     keys: ClassVar[tuple[str, ...]] = (
-        *("temperature", "top_p", "batch", "k", "context"),
+        *("temperature", "top_p", "alpha", "batch", "k", "context"),
         *("target_s", "draft_s", "verify_s", "step_s", "draft_cost", "verify_cost", "overhead"),
         *("breakeven_acceptance_length", "acceptance_length", "speedup", "speedup_low", "speedup_high"),
         *("measured", "predicted", "error"),
@@ -76,7 +78,7 @@ class CalibrationTable(_Rows):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        return (*self.source.assumptions, *map(_accepted, self.calibration.acceptance))
+        return (*self.source.assumptions, *map(accepted_text, self.calibration.acceptance))
 
     @property
     def warnings(self) -> tuple[Advice, ...]:
@@ -84,13 +86,13 @@ class CalibrationTable(_Rows):
 
     @property
     def derivation(self) -> tuple[str, ...]:
-        return tuple(line for fit in self.calibration.fits for line in _fitted(fit))
+        return tuple(line for fit in self.calibration.fits for line in fit_lines(fit))
 
     @property
     def verdict(self) -> str:
         parts = [self._proved, self._judged]
         if self.file:
-            parts.append(f"use it with --measured {self.file}")
+            parts.append(f"use it with --measured {self.file}{self._choice}")
         return "; ".join(part for part in parts if part)
 
     @property
@@ -98,25 +100,43 @@ class CalibrationTable(_Rows):
         if not self.calibration.proof:
             return "measured, not proved end to end"
         errors = np.abs([row.error for row in self.calibration.proof])
-        runs = f"{errors.size} end-to-end runs" if errors.size > 1 else "one end-to-end run"
-        worst = f", {errors.max():.1%} at worst," if errors.size > 1 else ""
-        return f"predicts the speed-up of {runs} within {np.median(errors):.1%}{worst} as measured here"
+        if errors.size == 1:
+            return f"the predicted speed-up is {errors[0]:.1%} off in one end-to-end run"
+        missed = f"{np.median(errors):.1%} off (median) and {errors.max():.1%} at worst"
+        return f"the predicted speed-up is {missed} in {errors.size} end-to-end runs"
 
     @property
     def _judged(self) -> str:
         """Where speculation wins, at the best k of each batch; nothing where no acceptance was measured."""
-        best: dict[tuple[str, int], tuple[float, float, float]] = {}
-        for row in self._listed():
+        best: dict[str, dict[int, tuple[float, float, float]]] = {}
+        contexts = {row["context"] for row in self._made}
+        for row in self._made:
             if row["speedup"] is not None:
-                place = _setting(row), _whole(row["batch"])
+                where = _setting(row) + (f", context {row['context']:,g}" if len(contexts) > 1 else "")
                 ends = (_real(row["speedup"]), _real(row["speedup_low"]), _real(row["speedup_high"]))
-                best[place] = max(best.get(place, (0.0, 0.0, 0.0)), ends)
-        told = []
-        for setting in dict.fromkeys(setting for setting, _ in best):
-            batches = {batch: judgement(*ends) for (where, batch), ends in best.items() if where == setting}
-            along = told_along(list(batches.values()), ("batch", [str(batch) for batch in batches]))
-            told.append(f"{setting}: {along}")
-        return ", ".join(told) + (" (best k of each)" if told else "")
+                of_batch = best.setdefault(where, {})
+                of_batch[_whole(row["batch"])] = max(of_batch.get(_whole(row["batch"]), (0.0,) * 3), ends)
+        told = [
+            f"{where}: {told_along([judgement(*ends) for ends in of.values()], ('batch', [*map(str, of)]))}"
+            for where, of in best.items()
+        ]
+        return "; ".join(told) + (" (best k of each)" if told else "")
+
+    @property
+    def _choice(self) -> str:
+        """Which acceptance a question takes, behind the name of the file; nothing where there is one."""
+        settings = dict.fromkeys((row.temperature, row.top_p) for row in self._decoded)
+        if len(settings) < 2:
+            return ""
+        temperature, top_p = list(settings)[-1]
+        several = len({one for temperature_, one in settings if temperature_ == temperature}) > 1
+        return f",temperature={temperature:g}" + (f",top-p={top_p:g}" if several else "")
+
+    @property
+    def _decoded(self) -> list[AcceptanceRow]:
+        """Acceptance of whole runs, one row for each way of sampling."""
+        rows = self.calibration.acceptance
+        return [row for row in rows if row.accepted_at and row.domain == "all" and row.context is None]
 
     def _listed(self) -> Sequence[_Row]:
         return self._made
@@ -124,26 +144,35 @@ class CalibrationTable(_Rows):
     @cached_property
     def _made(self) -> list[_Row]:
         places = [cell.place for cell in self.calibration.cells if cell.place.part == "target"]
-        grid = sorted({(place.context, place.batch) for place in places})
-        decoded: list[AcceptanceRow | None] = [
-            row for row in self.calibration.acceptance if row.drafts and row.domain == "all"
-        ]
-        proofs = {(row.context, row.batch) for row in self.calibration.proof}
+        grid = {(float(place.context), place.batch) for place in places}
+        grid |= {(float(row.context), row.batch) for row in self.calibration.proof}
         return [
-            self._row(accepted, batch, k, context)
-            for accepted in decoded or [None]
-            for context, batch in sorted({*grid, *proofs})
+            self._row(source, accepted, batch, k, context)
+            for accepted, source in self._sources()
+            for context, batch in sorted(grid)
             for k in self.k
         ]
 
-    def _row(self, accepted: AcceptanceRow | None, batch: int, k: int, context: float) -> _Row:
-        cost = self.source.step_cost(k, batch, context)
+    def _sources(self) -> Iterator[tuple[AcceptanceRow | None, Calibrated]]:
+        """Each way of sampling, with the step costs that go with it: a lookup finds more or fewer matches."""
+        if not self._decoded:
+            yield None, self.source
+        for row in self._decoded:
+            known = replace(self.calibration, match_rate=row.match_rate)
+            is_like = row.match_rate == self.source.match_rate
+            yield row, self.source if is_like else replace(self.source, calibration=known)
+
+    def _row(
+        self, source: Calibrated, accepted: AcceptanceRow | None, batch: int, k: int, context: float
+    ) -> _Row:
+        cost = source.step_cost(k, batch, context)
         plain_s, steps = float(cost.plain_s), float(cost.in_plain_steps)
-        length = _length(accepted, k)
-        low, high = (float(end) for end in self.source.step_bounds(k, batch, context))
+        length = None if accepted is None else accepted.acceptance_length_at(k)
+        low, high = (float(end) for end in source.step_bounds(k, batch, context))
         return {
             "temperature": None if accepted is None else accepted.temperature,
             "top_p": None if accepted is None else accepted.top_p,
+            "alpha": None if accepted is None else accepted.alpha,
             "batch": batch,
             "k": k,
             "context": context,
@@ -190,7 +219,7 @@ class CalibrationTable(_Rows):
             yield Advice(
                 code="slower-end-to-end",
                 text=f"every end-to-end run was slower with speculation; the best, at {_place(best)}, "
-                f"gave {best.speedup:.2f}×",
+                f"gave {best.speedup:.2f}× with E {best.acceptance_length:.2f}",
                 remedy="a cheaper draft, a shorter k, or no speculation on this machine",
             )
 
@@ -216,9 +245,7 @@ class RunsTable(_Rows):
     @property
     def inputs(self) -> Mapping[str, Cell]:
         known = self.measured
-        return {"source": known.source, "origin": known.origin, "created": known.created} | dict(
-            known.machine
-        )
+        return {"source": known.source, "origin": known.origin} | dict(known.machine)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -239,7 +266,23 @@ class RunsTable(_Rows):
         runs = f"{len(self.measured.runs)} run" + ("s" if len(self.measured.runs) != 1 else "")
         span = f", {min(speedups):.2f}× to {max(speedups):.2f}×" if speedups else ", no plain run beside them"
         use = f"; use them with --measured {self.file}" if self.file and speedups else ""
-        return f"{runs}{span}{use}"
+        return f"{runs}{span}{self._costs}{use}"
+
+    @property
+    def _costs(self) -> str:
+        """What one line says of a step, or several lines at their ends."""
+        costs = [
+            (line.intercept_s / line.plain_s, line.slope_s / line.plain_s)
+            for line in self.measured.lines
+            if line.plain_s is not None
+        ]
+        if costs:
+            fixed, drafts = (_span(values) for values in zip(*costs, strict=True))
+            return f"; in plain steps v + o is {fixed} and c {drafts}"
+        if len(self.measured.lines) == 1:
+            line = self.measured.lines[0]
+            return f"; a step takes {_seconds_text(line)}"
+        return ""
 
     def _listed(self) -> Sequence[_Row]:
         lines = {(line.batch, line.context): line for line in self.measured.lines}
@@ -265,11 +308,13 @@ class RunsTable(_Rows):
         return rows
 
 
-def _length(accepted: AcceptanceRow | None, k: int) -> float | None:
-    """E at k by the counts of a run of at least k; None without one."""
-    if accepted is None or len(accepted.survival) < k:
-        return None
-    return 1 + sum(accepted.survival[:k])
+def _span(values: Sequence[float]) -> str:
+    low, high = f"{min(values):.3f}", f"{max(values):.3f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _seconds_text(line: RunLine) -> str:
+    return f"{format_quantity(line.intercept_s, 's')} + {format_quantity(line.slope_s, 's')}·k"
 
 
 def _setting(row: _Row) -> str:
@@ -291,50 +336,9 @@ def _place(row: ProofRow) -> str:
     return f"batch {row.batch}, k {row.k}, context {row.context:g}"
 
 
-def _accepted(row: AcceptanceRow) -> str:
-    """One row of acceptance as a sentence."""
-    top_p = "" if row.top_p == 1 else f", top-p {row.top_p:g}"
-    where = "" if row.domain == "all" else f", {row.domain}"
-    where += "" if row.context is None else f", near context {row.context:,.0f}"
-    lossy = "" if row.lossless else " (lossy)"
-    told = f"acceptance by {row.rule}{lossy} at T = {row.temperature:g}{top_p}{where}:"
-    if row.alpha is not None:
-        told += f" α {row.alpha:.3f}"
-        if row.alpha_low is not None and row.alpha_high is not None:
-            told += f" ({row.alpha_low:.3f}–{row.alpha_high:.3f})"
-        told += f" over {row.positions:,} positions of {row.requests} texts"
-    if row.drafts:
-        positions = "/".join(f"{share:.3f}" for share in row.survival)
-        told += f"; decoded with k = {row.k}: E {row.acceptance_length:.3f}, survival {positions}"
-    return told
-
-
-def _fitted(fit: PartFit) -> Iterator[str]:
-    """The constants of a law with their errors, and how well it holds."""
-    for constant in fit.constants:
-        unit = "s" if constant.name.endswith(("_s", "_per_token", "_per_sequence")) else ""
-        value = format_quantity(constant.value, unit) if unit else format_significant(constant.value)
-        error = constant.standard_error
-        spread = f" ± {error / constant.value:.1%}" if error and constant.value else ""
-        known = "" if constant.is_identified else ", not identified"
-        yield f"{fit.part}: {constant.name} = {value}{spread}, {constant.largest_share:.0%} at most{known}"
-    errors, left_out = np.abs(fit.errors), np.abs(fit.left_out_errors)
-    if errors.size:
-        told = f"{np.median(errors):.1%} (median) and {errors.max():.1%} (worst)"
-        outside = f"; cells left out: {np.nanmedian(left_out):.1%} and {np.nanmax(left_out):.1%}"
-        yield f"{fit.part}: the law misses its {errors.size} cells by {told}" + (
-            outside if np.isfinite(left_out).any() else ""
-        )
-    for flag in fit.flags:
-        place = flag.place
-        where = f"batch {place.batch}, {place.width} tokens, context {place.context:,}"
-        yield f"{fit.part}: {flag.kind} at {where}, {flag.ratio:.2f} times"
-
-
 def _line_text(line: RunLine) -> str:
-    intercept, slope = format_quantity(line.intercept_s, "s"), format_quantity(line.slope_s, "s")
     left = "" if line.worst_left_out is None else f", {line.worst_left_out:.1%} with that k left out"
     return (
-        f"batch {line.batch:g}, context {line.context:g}: E·TPOT = {intercept} + {slope}·k, "
+        f"batch {line.batch:g}, context {line.context:g}: E·TPOT = {_seconds_text(line)}, "
         f"{line.worst_error:.1%} off at worst{left}"
     )

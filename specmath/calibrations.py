@@ -11,7 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from specmath.arm_fits import ArmFit
+from specmath.checks import FloatArray
 from specmath.errors import InputError
 from specmath.measurements import Measurement
 from specmath.pass_laws import DraftLaw, HostLaw, PassLaw
@@ -155,6 +159,7 @@ class AcceptanceRow:
         k: Draft length of a speculative run; None where logits alone were compared.
         drafts: Steps of the run that drafted.
         accepted_at: Of them, those in which draft token 1, 2, … was accepted.
+        match_rate: Share of all steps that drafted; below 1 for a lookup alone.
         context: Mean tokens in the cache where positions were parted by context; None for all.
     """
 
@@ -171,17 +176,24 @@ class AcceptanceRow:
     k: int | None = None
     drafts: int | None = None
     accepted_at: tuple[int, ...] = ()
+    match_rate: float = 1.0
     context: float | None = None
 
     @property
     def survival(self) -> tuple[float, ...]:
         """Share of drafts whose first i tokens were accepted; empty where nothing was decoded."""
-        return tuple(count / self.drafts for count in self.accepted_at) if self.drafts else ()
+        return tuple(count / max(self.drafts or 0, 1) for count in self.accepted_at)
 
     @property
     def acceptance_length(self) -> float | None:
-        """E of the speculative run, bonus token included; None where nothing was decoded."""
-        return 1 + sum(self.survival) if self.drafts else None
+        """E over all steps of the run, bonus token included; None where nothing was decoded."""
+        return None if self.k is None else self.acceptance_length_at(self.k)
+
+    def acceptance_length_at(self, k: int) -> float | None:
+        """E at a shorter draft, by the counts of the run; None where none was as long."""
+        if len(self.accepted_at) < k:
+            return None
+        return 1 + self.match_rate * sum(self.survival[:k])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,6 +287,17 @@ class Calibration:
     warnings: tuple[Advice, ...] = ()
     created: str = ""
     specmath_version: str = ""
+
+    def law_s(
+        self, part: str, batch: npt.ArrayLike, width: npt.ArrayLike, context: npt.ArrayLike
+    ) -> FloatArray:
+        """Seconds of one of `PARTS` by its law alone; all broadcast."""
+        if part == "target":
+            return np.asarray(self.target_law.pass_s(batch, width, context))
+        if part == "draft":
+            return np.asarray(self.draft_law.chain_s(width, batch, context))
+        host = self.plain_host if part == "plain-host" else self.step_host
+        return np.asarray(host.host_s(batch, width))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -163,7 +163,8 @@ def _drawn(names: Sequence[str], solver: Solver, signed: BoolArray, sizes: Sizes
         return np.asarray(rows @ least_squares(rows[others], ones, weights=weights, signed=signed[used]))
 
     sharpness = solver.sharpness if isinstance(solver, CornerSolver) else 1.0
-    errors = left_out(sizes.alike, predicted) - 1
+    said = left_out(sizes.alike, predicted)
+    errors = np.where(said > 0, said, np.nan) - 1  # a fit to no cell at all says 0, which predicts nothing
     return _Drawn(names=tuple(names), fit=fit, left_out_errors=errors, sharpness=sharpness)
 
 

@@ -376,6 +376,17 @@ def test_a_predicted_pass_is_off_by_what_is_said(batch: int) -> None:
     assert 0.2 < math.sqrt(np.mean(np.square(z))) < 1.0
 
 
+def test_without_other_cells_nothing_is_left_to_predict_from() -> None:
+    place = Place(part="plain-host", batch=1, width=1, context=0)
+    alone = Cell(place=place, seconds=2.0, low_s=1.9, high_s=2.1, repeats=5)
+    law, fit = fitted_host_law([alone], "plain-host")
+    assert law.host_s(1, 1) == pytest.approx(2.0)
+    assert math.isnan(fit.left_out_errors[0])
+    beside = replace(alone, place=replace(place, batch=2), seconds=3.0)
+    _, fit = fitted_host_law([alone, beside], "plain-host")
+    assert all(map(math.isfinite, fit.left_out_errors))
+
+
 def test_a_prediction_is_no_surer_than_the_constants_and_the_left_out_errors() -> None:
     constants = (
         FittedConstant(name="fixed_s", value=3.0, standard_error=0.3, largest_share=0.5),

@@ -46,6 +46,23 @@ def test_long_work_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "100%" not in terminal.getvalue()
 
 
+def test_work_that_turns_out_shorter_or_longer_shows_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = put_up(monkeypatch)
+    monkeypatch.setattr(progress, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(progress, "REFRESH_S", 0.0)
+    monkeypatch.setattr("rich.progress.TimeRemainingColumn.max_refresh", 0)
+    with progress_shown("working") as show:
+        assert show is not None
+        show(1.0, 4.0)
+        show(1.0, 2.0)
+        assert "50%" in terminal.getvalue()
+        show(1.5, 15.0)
+        assert "10%" in terminal.getvalue()
+        before = len(terminal.getvalue())
+        show(3.0, 16.0)
+        assert "0:00:01" in terminal.getvalue()[before:], "what is left is told for all that"
+
+
 def test_short_work_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = put_up(monkeypatch)
     with progress_shown("working") as show:

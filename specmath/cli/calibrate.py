@@ -19,6 +19,7 @@ from specmath.cli.options import OutputOptions, with_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from calibrate.requests import Request
@@ -46,8 +47,9 @@ def calibrate(
 ) -> None:
     """What does my machine really do? Times, acceptance, fitted costs, and a proof of the prediction.
 
-    Of a pair on this machine (pip install 'specmath[calibrate]'); or, without torch, of a live server, a
-    table of runs, weeks of metrics. The file it writes answers every question as --measured FILE.
+    Of a pair on this machine (pip install 'specmath\\[calibrate]'); or, without torch,
+    of a live server, a table of runs, weeks of metrics. The file that it writes answers
+    every question as --measured FILE.
     """
     way = _way(machine, server, told)
     _refuse_strays(way, machine, texts, server, told, run)
@@ -99,6 +101,8 @@ def _refuse_strays(way: str, *records: Any) -> None:
         for field in fields(record)
         if getattr(record, field.name) not in (None, False)
     ]
+    if {"resume", "fresh"} <= set(typed):
+        raise InputError("resume", "excludes --fresh: one takes an interrupted run up, the other forgets it")
     allowed = _ALLOWED.get(way)
     strays = [name for name in typed if (name in _OUTSIDE if allowed is None else name not in allowed)]
     if strays:
@@ -130,7 +134,7 @@ def _emit(summary: Result, output: CalibrationOutput) -> None:
 
 
 def _of_pair(machine: MachineOptions, texts: TextOptions, run: RunOptions, path: Path) -> Result:
-    from specmath.cli.progress import progress_shown
+    from specmath.cli import INTERRUPTED
 
     request = _request(machine, texts, run)
     _require_torch()
@@ -145,23 +149,29 @@ def _of_pair(machine: MachineOptions, texts: TextOptions, run: RunOptions, path:
 
     log = path.with_name(path.name + ".log.jsonl")
     finished = path.exists() and log.exists() and log.stat().st_mtime <= path.stat().st_mtime
-    with _spoken("loading the models", progress_shown):
+    with _spoken("loading the models"):
         pair = open_pair(request)
-    calibration = calibrate_pair(
-        pair,
-        log,
-        watch=lambda what: _spoken(what, progress_shown),
-        resume=run.resume,
-        fresh=run.fresh or (finished and not run.resume),
-    )
+    try:
+        calibration = calibrate_pair(
+            pair,
+            log,
+            watch=_spoken,
+            resume=run.resume,
+            fresh=run.fresh or (finished and not run.resume),
+        )
+    except KeyboardInterrupt:
+        sys.stderr.write(f"specmath: error: interrupted; {log} keeps what is done, --resume takes it up\n")
+        raise SystemExit(INTERRUPTED) from None
     write_calibration(calibration, path)
     return CalibrationTable(calibration=calibration, k=request.ks, file=str(path))
 
 
-def _spoken(what: str, shown: Callable[[str], Any]) -> Any:
+def _spoken(what: str) -> AbstractContextManager[Callable[[float, float], None] | None]:
     """The progress of a piece of work, which is named on stderr as it begins."""
+    from specmath.cli.progress import progress_shown
+
     sys.stderr.write(f"specmath: {what}\n")
-    return shown(what)
+    return progress_shown(what)
 
 
 def _require_torch() -> None:
@@ -216,6 +226,7 @@ def _of_server(
     from calibrate.prompts import builtin_prompts, read_prompts
     from calibrate.serving.load_plan import LoadPlan, LoadProgress
     from calibrate.serving.server import measure_server
+    from specmath.cli.progress import progress_shown
     from specmath.cli.text import given_or, parse_count, parse_number
 
     plan = LoadPlan(
@@ -227,22 +238,26 @@ def _of_server(
     )
     found = builtin_prompts() if texts.prompts is None else read_prompts(texts.prompts)
     sys.stderr.write(f"specmath: {plan.bounds(1 + (server.baseline is not None))}\n")
-    said: list[tuple[str, int]] = []
+    with progress_shown("asking the server") as shown:
+        said: set[tuple[str, int]] = set()
 
-    def told(where: LoadProgress) -> None:
-        if said[-1:] != [(where.server, where.concurrency)]:
-            said.append((where.server, where.concurrency))
-            sys.stderr.write(f"specmath: {where.server}: {where.concurrency} at a time\n")
+        def told(where: LoadProgress) -> None:
+            if shown is not None:
+                level = plan.levels.index(where.concurrency)
+                shown(level * where.most + where.done, len(plan.levels) * where.most)
+            elif (where.server, where.concurrency) not in said:
+                said.add((where.server, where.concurrency))
+                sys.stderr.write(f"specmath: {where.server}: {where.concurrency} at a time\n")
 
-    return measure_server(
-        str(server.server),
-        [prompt.messages or prompt.text for prompt in found],
-        plan,
-        baseline=server.baseline,
-        model=server.model,
-        k=None if machine.k is None else parse_count("k", machine.k),
-        progress=told,
-    ).runs
+        return measure_server(
+            str(server.server),
+            [prompt.messages or prompt.text for prompt in found],
+            plan,
+            baseline=server.baseline,
+            model=server.model,
+            k=None if machine.k is None else parse_count("k", machine.k),
+            progress=told,
+        ).runs
 
 
 def _of_runs(told: ToldOptions) -> MeasuredRuns:
@@ -256,11 +271,10 @@ def _of_runs(told: ToldOptions) -> MeasuredRuns:
 
 def _of_history(machine: MachineOptions, told: ToldOptions) -> MeasuredRuns:
     from calibrate.history import calibrate_history
-    from specmath.cli.progress import progress_shown
     from specmath.cli.text import given_or, parse_count, parse_number
 
     engine, _, version = given_or(told.source_engine, "").partition("@")
-    with progress_shown("asking Prometheus") as progress:
+    with _spoken("asking Prometheus") as progress:
         return calibrate_history(
             str(told.history),
             engine=engine or None,

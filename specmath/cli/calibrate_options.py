@@ -133,7 +133,8 @@ class RunOptions:
         Text,
         _run(
             metavar="SECONDS",
-            help="For the passes; of a server, for each concurrency. \\[default: 90; with --quick 20; 60]",
+            help="For the passes \\[default: 90, with --quick 20]; of a server, for each concurrency "
+            "\\[default: 60]",
         ),
     ] = None
     skip: Annotated[Text, _run(metavar="acceptance,proof", help="Parts to leave out.")] = None
@@ -158,7 +159,12 @@ class CalibrationOutput:
     ] = None
     format: Annotated[
         Text,
-        _output("--format", "-f", metavar="table|md|csv|json|latex|html", help="Of the summary on stdout."),
+        _output(
+            "--format",
+            "-f",
+            metavar="FORMAT",
+            help="Of stdout: table, md, csv, json, latex or html.",
+        ),
     ] = None
     explain: Annotated[bool, _output("--explain", help="Add all constants and assumptions.")] = False
     debug: Annotated[bool, _output("--debug", help="Show the traceback of an error.")] = False

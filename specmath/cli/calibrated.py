@@ -117,7 +117,6 @@ def settled(
         pair.draft is not None or pair.method == "ngram"
     )
     pair, is_known = _of_models(calibration, named, device, pair)
-    acceptance, calibration = _with_match_rate(acceptance, calibration)
     taken: tuple[str, ...] = ()
     notes = tuple(_engine_notes(calibration, device))
     if context is None:
@@ -129,6 +128,7 @@ def settled(
     elif needs_law and named.choice is not None:
         problem = "chooses an acceptance of the file, and another is given; drop one of them"
         raise InputError("measured", f"{shown(named.choice)} {problem}")
+    acceptance, calibration = _with_match_rate(acceptance, calibration)
     source = Calibrated(
         calibration=calibration,
         name=Path(named.path).name,
@@ -269,7 +269,7 @@ def _contradiction(name: str, typed: str | None, own: str, named: NamedFile) -> 
 def _with_match_rate(
     acceptance: AcceptanceOptions, calibration: Calibration
 ) -> tuple[AcceptanceOptions, Calibration]:
-    """Both with one match rate: the typed one, else that of the calibration."""
+    """Both with one match rate: the typed one, or that of the acceptance taken, else the calibration's."""
     if calibration.method != "ngram":
         if acceptance.match_rate is not None:
             raise InputError("match_rate", f"is for a lookup draft; {calibration.draft} was calibrated")
@@ -295,6 +295,8 @@ def _with_law(
     found = acceptance_taken(calibration.acceptance, _wanted(named), longest_k=max(lengths, default=0))
     if found.alpha is not None:
         return replace(acceptance, alpha=repr(found.alpha)), found.told, found.notes
+    if acceptance.match_rate is None and found.match_rate < 1:
+        acceptance = replace(acceptance, match_rate=repr(found.match_rate))
     kind, rates = ("conditional", found.rates) if found.rates else ("survival", found.survival)
     typed = "/".join(map(repr, rates))
     return replace(acceptance, rates=typed, rates_kind=kind), found.told, found.notes
