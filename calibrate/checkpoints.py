@@ -5,12 +5,14 @@ Nothing here needs torch. What passes can be given to transformers; what does no
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any, Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies
@@ -26,6 +28,7 @@ SERVER_REMEDY: Final = "measure it behind a server with --server"
 _HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _HUB_FILES: Final = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja")
 _HUB_TIMEOUT_S: Final = 10
+_LOGGERS: Final = ("transformers", "huggingface_hub")
 _PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _INDEX: Final = "model.safetensors.index.json"
 _ATTENTION_FIELDS: Final = ("_attn_implementation", "attn_implementation", "_attn_implementation_internal")
@@ -66,20 +69,55 @@ def open_checkpoint(name: str) -> Checkpoint:
     return Checkpoint(folder=folder, document=document, shape=shape)
 
 
+def described(name: str) -> ModelShape | None:
+    """The shape of a model: of a hub id that is not on this machine its config.json alone is fetched.
+
+    Raises:
+        AccessError, DataError: as `open_checkpoint`, as far as can be told.
+    """
+    if _folder(name) is not None or _cached(name) is not None:
+        return open_checkpoint(name).shape
+    where = f"{name}/config.json"
+    return runnable_shape(parse_document(read_text(_fetched_config(name)), where), where, name=name)
+
+
 def checkpoint_folder(name: str) -> Path:
     """The folder that a name means: itself, or the local snapshot of a hub id, fetched where allowed."""
+    return _folder(name) or _cached(name) or _fetched(name)
+
+
+def _folder(name: str) -> Path | None:
+    """The folder of that name; None for a hub id. Raises AccessError where it is neither."""
     path = Path(os.path.expanduser(name))  # noqa: PTH111 (pathlib raises for ~nobody)
-    if path.is_dir():
-        return path
-    if not _HUB_ID.fullmatch(name):
-        raise AccessError(shown_path(name), "no such folder; name a folder with config.json or a hub id")
-    return _cached(name) or _fetched(name)
+    remedy = "name a folder with config.json or a hub id"
+    if not name.strip():
+        raise AccessError(shown_path(name), f"names no model; {remedy}")
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        if _HUB_ID.fullmatch(name):
+            return None
+        problem = "no such user on this machine" if str(path).startswith("~") else "no such folder"
+        raise AccessError(shown_path(name), f"{problem}; {remedy}") from None
+    except (OSError, ValueError) as error:  # links in a circle, no permission; a NUL in the name
+        text = (getattr(error, "strerror", None) or str(error)).lower()
+        raise AccessError(shown_path(name), f"{text}; {remedy}") from error
+    if not S_ISDIR(mode):
+        raise AccessError(shown_path(name), "is a file; name the folder that holds it, or a hub id")
+    return path
+
+
+def silence_loggers() -> None:
+    """Keeps libraries from writing lines of their own beside the one that an error is told in."""
+    for name in _LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 def _cached(name: str) -> Path | None:
     """The snapshot of a hub id that lies on this machine; None where there is none with weights."""
     from huggingface_hub import snapshot_download  # heavy: only where a hub id is named
 
+    silence_loggers()
     try:
         folder = Path(snapshot_download(name, local_files_only=True))
     except Exception:  # not cached, in one of several ways
@@ -87,22 +125,39 @@ def _cached(name: str) -> Path | None:
     return folder if any(folder.glob("*.safetensors")) else None
 
 
-def _fetched(name: str) -> Path:
-    """The snapshot of a hub id, fetched; a hub that cannot be reached is not waited for."""
-    from huggingface_hub import constants, snapshot_download
+def _fetched_config(name: str) -> Path:
+    """The config.json of a hub id, from the cache or fetched."""
+    from huggingface_hub import hf_hub_download
 
+    return _from_hub(name, lambda: hf_hub_download(name, "config.json", etag_timeout=_HUB_TIMEOUT_S))
+
+
+def _fetched(name: str) -> Path:
+    """The snapshot of a hub id, fetched."""
+    from huggingface_hub import snapshot_download
+
+    return _from_hub(
+        name,
+        lambda: snapshot_download(
+            name, allow_patterns=list(_HUB_FILES), ignore_patterns=["*/*"], etag_timeout=_HUB_TIMEOUT_S
+        ),
+    )
+
+
+def _from_hub(name: str, fetch: Callable[[], str]) -> Path:
+    """What is fetched; a hub that cannot be reached is not waited for."""
+    from huggingface_hub import constants
+
+    silence_loggers()
     try:
         if not constants.HF_HUB_OFFLINE:
             _require_reachable(constants.ENDPOINT)
-        fetched = snapshot_download(
-            name, allow_patterns=list(_HUB_FILES), ignore_patterns=["*/*"], etag_timeout=_HUB_TIMEOUT_S
-        )
+        return Path(fetch())
     except Exception as error:  # a hub has many ways to fail
         text = next(iter(str(error).splitlines()), type(error).__name__)[:150]
         raise AccessError(
             name, f"not in the local cache and not fetched: {text}; name a local folder"
         ) from error
-    return Path(fetched)
 
 
 def _require_reachable(endpoint: str) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import torch
 
 from calibrate.acceptance import measure_acceptance
 from calibrate.grid import large_batch
+from calibrate.kept_findings import kept_acceptance, kept_proof
 from calibrate.lookups import measure_lookup
 from calibrate.opened import OpenPair
 from calibrate.prompts import EncodedPrompt
@@ -29,26 +30,13 @@ Told = Callable[[float, float], None]
 """Told the work done and all of it."""
 Watch = Callable[[str], AbstractContextManager[Told | None]]
 """Opens the progress of a piece of work; it yields None where nobody would see it."""
+Encoded = tuple[tuple[EncodedPrompt, ...], tuple[Advice, ...]]
+"""Prompts as tokens, and what became of them on the way."""
 PROOF_TOKENS: Final = 64
 """New tokens of each text of the proof."""
 LONGEST_PROMPT: Final = 2048
 TEXTS_AT_ONCE: Final = (16, 4, 1)
 """Texts that are decoded together, fewer where memory does not hold them."""
-_Read = TypeVar("_Read")
-
-
-def read_back(finding: dict[str, Any], read: Callable[[dict[str, Any]], _Read]) -> _Read:
-    """A finding of the log as a record.
-
-    Raises:
-        DataError: it is none; somebody has written into the log.
-    """
-    try:
-        return read(finding)
-    except (KeyError, TypeError, ValueError) as fault:
-        text = f"{type(fault).__name__}: {fault}"
-        problem = f"a finding is broken ({text}); give --fresh to start anew"
-        raise DataError("the log", problem) from fault
 
 
 def longest_text(pair: OpenPair) -> int | None:
@@ -60,12 +48,19 @@ def longest_text(pair: OpenPair) -> int | None:
 # ---------------------------------------------------------------- acceptance
 
 
-def with_acceptance(pair: OpenPair, calibration: Calibration, log: RawLog, watch: Watch) -> Calibration:
-    """The calibration with what is accepted at each temperature and top-p that was asked for."""
+def acceptance_prompts(pair: OpenPair) -> Encoded:
+    """The prompts as acceptance reads them, as long as new tokens and a draft leave room."""
     request, longest = pair.request, longest_text(pair)
     room = LONGEST_PROMPT if longest is None else longest - request.new_tokens - max(request.ks) - 1
-    prompts, notes = pair.prompts(min(LONGEST_PROMPT, room))
-    found = dict(read_back(one, _accepted) for one in log.findings.get("acceptance", ()))
+    return pair.prompts(min(LONGEST_PROMPT, max(room, 1)))
+
+
+def with_acceptance(
+    pair: OpenPair, calibration: Calibration, encoded: Encoded, log: RawLog, watch: Watch
+) -> Calibration:
+    """The calibration with what is accepted at each temperature and top-p that was asked for."""
+    request, (prompts, notes) = pair.request, encoded
+    found = dict(map(kept_acceptance, log.findings.get("acceptance", ())))
     asked = samplings(request.temperatures, request.top_ps)
     missing = [sampling for sampling in asked if sampling not in found]
     if missing:
@@ -126,19 +121,14 @@ def _measured(
     raise DataError(pair.request.target, f"{problem}; give shorter --prompts, or --skip acceptance")
 
 
-def _accepted(finding: dict[str, Any]) -> tuple[Sampling, tuple[AcceptanceRow, ...]]:
-    rows = [AcceptanceRow(**row | {"accepted_at": tuple(row["accepted_at"])}) for row in finding["rows"]]
-    return Sampling(finding["temperature"], finding["top_p"]), tuple(rows)
-
-
 # ---------------------------------------------------------------- proof
 
 
 def with_proof(pair: OpenPair, calibration: Calibration, log: RawLog, watch: Watch) -> Calibration:
     """The calibration with decoding end to end; what was kept before is not run again."""
-    rows = [read_back(row, lambda one: ProofRow(**one)) for row in log.findings.get("proof", ())]
-    known = {(row.batch, row.k) for row in rows}
-    places = [place for place in proof_places(pair, calibration) if place not in known]
+    kept = {(row.batch, row.k): row for row in map(kept_proof, log.findings.get("proof", ()))}
+    rows = list(kept.values())
+    places = [place for place in proof_places(pair, calibration) if place not in kept]
     warnings = calibration.warnings
     if places:
 

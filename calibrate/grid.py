@@ -29,7 +29,7 @@ USABLE_SHARE: Final = 0.92
 """Of the free memory; the rest goes to activations, captured graphs and fragments."""
 _LOGITS_BYTES: Final = 12
 """Of one logit: in the model's dtype, in float32, and a copy of that."""
-_REPEATS: Final = 12
+REPEATS: Final = 12
 """Warm-ups, repeats to the usual precision, and getting ready, in passes."""
 
 
@@ -138,7 +138,13 @@ def large_batch(batches: Iterable[int]) -> int:
 
 
 def estimated_s(
-    grid: Grid, models: Models, *, bytes_per_s: float, flops_per_s: float, fixed_s: float = 1e-3
+    grid: Grid,
+    models: Models,
+    *,
+    bytes_per_s: float,
+    flops_per_s: float,
+    fixed_s: float = 1e-3,
+    repeats: int = REPEATS,
 ) -> float:
     """Seconds that timing the grid takes, roughly: for a dry run, before anything was timed.
 
@@ -148,8 +154,9 @@ def estimated_s(
         bytes_per_s: Bandwidth of the memory in B/s, above 0.
         flops_per_s: Rate of the arithmetic in FLOP/s, above 0.
         fixed_s: Of one pass beside both.
+        repeats: How often each place runs.
     """
-    return _REPEATS * sum(_pass_s(place, models, bytes_per_s, flops_per_s, fixed_s) for place in grid.places)
+    return repeats * sum(_pass_s(place, models, bytes_per_s, flops_per_s, fixed_s) for place in grid.places)
 
 
 def _pass_s(place: Place, models: Models, bytes_per_s: float, flops_per_s: float, fixed_s: float) -> float:

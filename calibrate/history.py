@@ -23,7 +23,7 @@ from calibrate.history_points import step_points
 from calibrate.runs import line_advice
 from specmath import __version__
 from specmath.calibrations import MeasuredRuns
-from specmath.checks import FloatArray
+from specmath.checks import MAX_K, FloatArray, require_count, require_range
 from specmath.engines.fetching import USUAL, Limits
 from specmath.engines.history import Interval, ask_intervals
 from specmath.engines.prometheus_ranges import parse_range
@@ -38,6 +38,8 @@ SURE: Final = 0.03
 """Relative standard error up to which a fitted step is taken without the prefill that it was seen with."""
 UNSURE: Final = 0.1
 """The same beyond which two steps make no pair."""
+MAX_CONTEXT: Final = 1e9
+"""Most tokens of a sequence that a file of a calibration takes."""
 _SHARES: Final = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Where in the load that both arms saw pairs are formed."""
 
@@ -77,8 +79,11 @@ def calibrate_history(
     Raises:
         AccessError: the server does not answer.
         DataError: it has no series of a serving engine, those of several models, or too few steps.
-        InputError: the source is malformed.
+        InputError: the source is malformed, or k or the context out of range; nothing was asked then.
     """
+    if k is not None:
+        require_count("k", k, 1, MAX_K)
+    require_range("context", context, 0, MAX_CONTEXT)
     intervals = ask_intervals(
         source,
         most=MOST_INTERVALS,

@@ -151,8 +151,9 @@ def load_advice(load: float, threads: int, *, on_gpu: bool = False) -> Advice | 
     own = 1 if on_gpu else threads  # launching kernels keeps one thread busy
     if load <= own + _LOAD_SLACK:
         return None
-    known = f"{own} {'thread explains' if own == 1 else 'threads explain'} {own}"
-    text = f"the load was {load:.1f} where {known}: other work ran beside the measurement"
+    text = (
+        f"{load:.1f} processes wanted a core before the measurement, which itself wants {own}: other work ran"
+    )
     return Advice(code="busy-machine", text=text, remedy="stop other work and repeat")
 
 

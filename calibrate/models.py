@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,9 +14,9 @@ from transformers.initialization import no_init_weights
 from transformers.utils import logging
 
 from calibrate.attention import FOLDED, register_folded_attention
-from calibrate.checkpoints import SERVER_REMEDY, open_checkpoint, runnable_shape
+from calibrate.checkpoints import SERVER_REMEDY, described, open_checkpoint, runnable_shape, silence_loggers
 from calibrate.timing import out_of_memory_reason
-from specmath.errors import DataError, InputError, SpecmathError, UnknownNameError
+from specmath.errors import AccessError, DataError, InputError, SpecmathError, UnknownNameError
 from specmath.hf.document import config_file, parse_document, read_text, text_part
 from specmath.model import ModelShape
 from specmath.model_catalogue import catalogue_entry, catalogue_name, model_names
@@ -27,6 +27,7 @@ DTYPES: Final[Mapping[str, torch.dtype]] = {
     "bf16": torch.bfloat16,
     "fp16": torch.float16,
 }
+FOLDED_TEXT: Final = "PyTorch sdpa, query heads of one key head in one product"
 _RANDOM_STD: Final = 0.02
 _SIZE_TOLERANCE: Final = 0.02
 _RELEASED_IN: Final = "_released_in"
@@ -73,7 +74,7 @@ def load_pass_model(
     dtype = dtype or default_dtype(device)
     if dtype not in DTYPES:
         raise InputError("dtype", f"must be one of {', '.join(DTYPES)}, got {dtype!r}")
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    silence_loggers()
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     register_folded_attention()
     if name.startswith(RANDOM):
@@ -86,6 +87,7 @@ def load_pass_model(
         shape, folder = checkpoint.shape, checkpoint.folder
         _require_known_family(checkpoint.document, str(folder))
         model = _built(str(folder), lambda: _stored_model(checkpoint.folder, device, DTYPES[dtype]))
+        _require_finite(model, str(folder), dtype)
     model.train(False).requires_grad_(False)
     if model.config._attn_implementation == "sdpa":
         model.set_attn_implementation(FOLDED)
@@ -94,7 +96,7 @@ def load_pass_model(
         name=name,
         model=model,
         dtype=dtype,
-        attention="sdpa, grouped queries folded" if is_folded else "eager",
+        attention=FOLDED_TEXT if is_folded else "eager",
         shape=shape and shape.with_dtype(dtype),
         folder=folder,
     )
@@ -114,8 +116,22 @@ def random_shape(name: str, *, dtype: str = "bf16") -> ModelShape | None:
     return shape and shape.with_dtype(dtype)
 
 
+def model_shape(name: str, *, dtype: str = "bf16") -> ModelShape | None:
+    """The shape of a model that could be loaded by that name, of a hub id from its config.json alone.
+
+    Raises:
+        AccessError, DataError, UnknownNameError: as `load_pass_model`, as far as files tell.
+    """
+    if name.startswith(RANDOM):
+        return random_shape(name, dtype=dtype)
+    shape = described(name)
+    return shape and shape.with_dtype(dtype)
+
+
 def _described(name: str) -> tuple[Mapping[str, Any], str]:
     """The configuration behind `random:NAME`, and what to call it."""
+    if not name.strip():
+        raise AccessError(RANDOM, f"names no model; give {RANDOM}NAME of the catalogue, or of a config.json")
     known = catalogue_name(name)
     if known is not None:
         entry, where = catalogue_entry(known), f"{RANDOM}{known}"
@@ -175,14 +191,30 @@ def _stored_model(folder: Path, device: torch.device, dtype: torch.dtype) -> Pre
         use_safetensors=True,
         local_files_only=True,
         output_loading_info=True,
+        ignore_mismatched_sizes=True,  # which are told here in words
     )
     model, report = loaded
-    for problem in ("missing_keys", "mismatched_keys"):
-        if report.get(problem):
-            first = sorted(map(str, report[problem]))[0]
-            raise DataError(str(folder), f"weights and config.json do not match ({first}); fetch both again")
+    problem = next(_mismatches(report), None)
+    if problem is not None:
+        raise DataError(str(folder), f"weights and config.json do not match: {problem}; fetch both again")
     placed: PreTrainedModel = model.to(device)
     return placed
+
+
+def _mismatches(report: Mapping[str, Any]) -> Iterator[str]:
+    """What transformers found missing or of another size."""
+    for name, stored, described_size in sorted(report.get("mismatched_keys") or ()):
+        sizes = f"{list(stored)} in the weights and {list(described_size)} by config.json"
+        yield f"{name} is {sizes}"
+    for name in sorted(map(str, report.get("missing_keys") or ())):
+        yield f"the weights hold no {name}"
+
+
+def _require_finite(model: PreTrainedModel, where: str, dtype: str) -> None:
+    for name, parameter in model.named_parameters():
+        if not bool(parameter.isfinite().all()):
+            problem = f"{name} holds NaN or infinity in {dtype}"
+            raise DataError(where, f"{problem}; fetch the weights again, or take another --dtype")
 
 
 def _built(where: str, build: Callable[[], PreTrainedModel]) -> PreTrainedModel:

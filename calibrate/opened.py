@@ -11,17 +11,24 @@ import torch
 from calibrate.drafters import Drafter, LookupDrafter, ModelDrafter, Texts
 from calibrate.grid import Grid, Models, default_grid
 from calibrate.host_steps import HostSteps
-from calibrate.machine import Facts, free_bytes, load_advice, load_average, machine_facts, set_threads
-from calibrate.models import RANDOM, LoadedModel, load_pass_model
+from calibrate.machine import (
+    Facts,
+    catalogue_device,
+    free_bytes,
+    load_average,
+    machine_facts,
+    set_threads,
+)
+from calibrate.models import RANDOM, LoadedModel, load_pass_model, model_shape
 from calibrate.pairs import compared_pair, language_of, load_tokenizer
 from calibrate.passes import Passes
-from calibrate.prompts import EncodedPrompt, builtin_prompts, encoded_prompts, read_prompts
+from calibrate.prompts import EncodedPrompt, Prompt, builtin_prompts, encoded_prompts, read_prompts
 from calibrate.request_counts import samplings
 from calibrate.requests import SYNTHETIC_ALPHA, Request
 from calibrate.runners import ModelRunner, require_agreement
 from calibrate.sampling import Sampling
 from calibrate.timing import ClockTimer, CudaTimer, Timer, Work
-from specmath.errors import AccessError, InputError, shown
+from specmath.errors import AccessError, DataError, InputError, shown, shown_path
 from specmath.results import Advice
 
 
@@ -38,7 +45,11 @@ class OpenPair:
         tokenizer: Of the target; None for random weights.
         vocabulary: Tokens that both models share.
         facts: What runs them.
+        threads: Of torch.
+        load: Of the machine before they were loaded.
         free_bytes: Memory free before they were loaded.
+        texts: The prompts of the request.
+        end_tokens: Tokens that end a text.
         warnings: What was found on the way.
     """
 
@@ -50,7 +61,11 @@ class OpenPair:
     tokenizer: Any
     vocabulary: int
     facts: Facts
+    threads: int
+    load: float
     free_bytes: float | None
+    texts: tuple[Prompt, ...] = ()
+    end_tokens: tuple[int, ...] = ()
     warnings: tuple[Advice, ...] = field(default=())
 
     @property
@@ -150,18 +165,7 @@ class OpenPair:
 
     def prompts(self, most_tokens: int) -> tuple[tuple[EncodedPrompt, ...], tuple[Advice, ...]]:
         """The prompts of the request as tokens of the target."""
-        asked = self.request.prompts
-        texts = builtin_prompts() if asked is None else read_prompts(asked)
-        return encoded_prompts(texts, self.tokenizer, most_tokens=most_tokens)
-
-    @property
-    def end_tokens(self) -> tuple[int, ...]:
-        """Tokens that end a text."""
-        end = (
-            self.target.model.generation_config.eos_token_id if self.target.model.generation_config else None
-        )
-        ends = [end] if isinstance(end, int) else end or []
-        return tuple(int(token) for token in ends)
+        return encoded_prompts(self.texts, self.tokenizer, most_tokens=most_tokens)
 
 
 def open_pair(request: Request) -> OpenPair:
@@ -173,7 +177,10 @@ def open_pair(request: Request) -> OpenPair:
         InputError: options that do not go together.
     """
     device = chosen_device(request.device)
-    regime = request.regime or ("cuda-graph" if device.type == "cuda" else "eager")
+    regime = chosen_regime(request, device)
+    for name in request.models:
+        model_shape(name)  # a broken config.json says more than the tokenizer that it breaks
+    texts = asked_texts(request)
     threads = set_threads(request.threads)
     free, load = free_bytes(device), load_average()
     tokenizer, shared, warnings = _language(request)
@@ -186,7 +193,7 @@ def open_pair(request: Request) -> OpenPair:
         require_agreement(one)
     facts = machine_facts(device, threads=threads, dtype=target.dtype, attention=target.attention)
     widths = [one.vocabulary for one in runners]
-    busy = load_advice(load, threads, on_gpu=device.type == "cuda")
+    ends, strange = end_tokens(target, runner.vocabulary)
     return OpenPair(
         request=request,
         target=target,
@@ -195,10 +202,59 @@ def open_pair(request: Request) -> OpenPair:
         draft_runner=draft_runner,
         tokenizer=tokenizer,
         vocabulary=min([*widths, *([shared] if shared else [])]),
-        facts=facts | {"load": round(load, 2)},
+        facts=facts,
+        threads=threads,
+        load=load,
         free_bytes=free,
-        warnings=(*warnings, *((busy,) if busy else ())),
+        texts=texts,
+        end_tokens=ends,
+        warnings=(*warnings, *strange),
     )
+
+
+def asked_texts(request: Request) -> tuple[Prompt, ...]:
+    """The prompts of a request, the packaged ones where it names none; raises what reading them does."""
+    return builtin_prompts() if request.prompts is None else read_prompts(request.prompts)
+
+
+def end_tokens(target: LoadedModel, vocabulary: int) -> tuple[tuple[int, ...], tuple[Advice, ...]]:
+    """Tokens that end a text, and a warning on those that no text can hold.
+
+    Raises:
+        DataError: they are no numbers.
+    """
+    settings = target.model.generation_config
+    told = None if settings is None else settings.eos_token_id
+    ends = list(told) if isinstance(told, list | tuple) else [] if told is None else [told]
+    for one in ends:
+        if type(one) is not int:
+            where = shown_path(f"{target.folder or target.name}/generation_config.json")
+            raise DataError(
+                where, f"eos_token_id: must be a token id or a list of them, got {shown(str(one))}"
+            )
+    strange = [one for one in ends if not 0 <= one < vocabulary]
+    if not strange:
+        return tuple(ends), ()
+    note = Advice(
+        code="strange-end-token",
+        text=f"eos_token_id {strange[0]} of the target is outside its vocabulary of {vocabulary:,} tokens, "
+        "and ends no text",
+        remedy="check generation_config.json",
+    )
+    return tuple(one for one in ends if one not in strange), (note,)
+
+
+def chosen_regime(request: Request, device: torch.device) -> str:
+    """The regime asked for, or what suits the device.
+
+    Raises:
+        AccessError: graphs without a CUDA device.
+    """
+    if request.regime == "cuda-graph" and device.type != "cuda":
+        raise AccessError(
+            "cuda-graph", f"needs a CUDA device, and this is {device.type}; give --regime eager"
+        )
+    return request.regime or ("cuda-graph" if device.type == "cuda" else "eager")
 
 
 def chosen_device(name: str | None) -> torch.device:
@@ -213,9 +269,9 @@ def chosen_device(name: str | None) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise InputError("device", f"must be cpu, cuda, cuda:N or mps, got {shown(name)}") from None
+        raise _no_device(name) from None
     if device.type not in ("cpu", "cuda", "mps"):
-        raise InputError("device", f"must be cpu, cuda, cuda:N or mps, got {shown(name)}")
+        raise _no_device(name)
     devices = torch.cuda.device_count() if device.type == "cuda" else int(torch.backends.mps.is_available())
     if device.type != "cpu" and (device.index or 0) >= devices:
         here = f"torch sees {devices} of that kind here" if devices else "torch sees none of that kind here"
@@ -223,9 +279,14 @@ def chosen_device(name: str | None) -> torch.device:
     return device
 
 
+def _no_device(name: str) -> InputError:
+    hint = "; for a part of the catalogue --dry-run plans alone" if catalogue_device(name) else ""
+    return InputError("device", f"must be cpu, cuda, cuda:N or mps, got {shown(name)}{hint}")
+
+
 def _language(request: Request) -> tuple[Any, int | None, tuple[Advice, ...]]:
     """The target's tokenizer, the tokens that the pair shares, warnings; no tokenizer of random weights."""
-    names = [request.target] if request.is_lookup else [request.target, request.draft]
+    names = request.models
     if any(name.startswith(RANDOM) for name in names):
         return None, None, ()
     tokenizers = [load_tokenizer(name) for name in names]

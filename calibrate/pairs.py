@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from calibrate.checkpoints import checkpoint_folder
+from calibrate.checkpoints import checkpoint_folder, silence_loggers
 from calibrate.templates import TemplateFault, rendered
 from specmath.errors import AccessError, DataError, shown, shown_path
 from specmath.hf.document import parse_document, read_text
@@ -63,9 +63,8 @@ def load_tokenizer(model: str) -> Any:
         raise AccessError(where, f"holds no tokenizer; name a folder with {_FILES[0]}, or a hub id")
     _refuse_code(folder / "tokenizer_config.json")
     from transformers import AutoTokenizer  # seconds to import
-    from transformers.utils import logging
 
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    silence_loggers()
     try:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except (KeyboardInterrupt, SystemExit):

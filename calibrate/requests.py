@@ -12,6 +12,9 @@ from specmath.errors import InputError
 LOOKUP: Final = "ngram"
 PARTS: Final = ("acceptance", "proof")
 """What can be left out."""
+MOST_VALUES: Final = 64
+"""Of batches, contexts or draft lengths: more are not timed in a day."""
+_MOST: Final = {"batch": 65_536, "context": 16_777_216, "k": 64}
 TIME_LIMIT_S: Final = 90.0
 QUICK_TIME_LIMIT_S: Final = 20.0
 SYNTHETIC_ALPHA: Final = 0.7
@@ -61,15 +64,13 @@ class Request:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, values, least in (
-            ("batch", self.batches, 1),
-            ("context", self.contexts, 1),
-            ("k", self.ks, 1),
-        ):
+        for name, values in (("batch", self.batches), ("context", self.contexts), ("k", self.ks)):
             if values is not None:
-                require_count(name, list(values), least)
-        if max(self.ks) > 64:
-            raise InputError("k", f"must be at most 64, got {max(self.ks)}")
+                require_count(name, list(values), 1)
+                if max(values) > _MOST[name]:
+                    raise InputError(name, f"must be at most {_MOST[name]:,}, got {max(values):,}")
+                if len(set(values)) > MOST_VALUES:
+                    raise InputError(name, f"takes at most {MOST_VALUES} values, got {len(set(values)):,}")
         require_range("temperature", list(self.temperatures), 0, 10)
         require_range("top_p", list(self.top_ps), high=1, above=0)
         require_count("new_tokens", self.new_tokens, 8, 100_000)
@@ -87,6 +88,11 @@ class Request:
     def is_lookup(self) -> bool:
         """Whether drafts are looked up in the text."""
         return self.draft == LOOKUP
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Names of the models that run."""
+        return (self.target,) if self.is_lookup else (self.target, self.draft)
 
     @property
     def limit_s(self) -> float:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from calibrate.findings import Watch, longest_text, read_back, with_acceptance, with_proof
-from calibrate.machine import Facts
+from calibrate.findings import Watch, acceptance_prompts, longest_text, with_acceptance, with_proof
+from calibrate.kept_findings import KeptTiming, kept_timing
+from calibrate.machine import Facts, load_advice
+from calibrate.models import RANDOM
 from calibrate.opened import OpenPair
 from calibrate.raw_log import RawLog
+from calibrate.requests import LOOKUP
 from calibrate.timing import Measured, cell_of, measure
 from specmath import __version__
 from specmath.calibrations import PARTS, Calibration, Place
@@ -45,12 +49,13 @@ def calibrate_pair(
     skip = pair.request.skip | ({"acceptance"} if pair.is_random else set())
     if "acceptance" not in skip:
         _require_room(pair)
-    with RawLog(log_path, _setup(pair), resume=resume, fresh=fresh) as log:
+    encoded = ((), ()) if pair.is_random else acceptance_prompts(pair)  # a typo in them costs no timing
+    with RawLog(log_path, _setup(pair), load=pair.load, resume=resume, fresh=fresh) as log:
         grid = pair.grid()
         timed = _kept_timing(grid.places, log) or _timed(pair, grid.places, log, watch)
-        calibration = _with_laws(pair, timed, grid.left_out)
+        calibration = _with_laws(pair, timed, grid.left_out, log.load)
         if "acceptance" not in skip:
-            calibration = with_acceptance(pair, calibration, log, watch)
+            calibration = with_acceptance(pair, calibration, encoded, log, watch)
         if "proof" not in skip:
             calibration = with_proof(pair, calibration, log, watch)
     return calibration
@@ -74,13 +79,25 @@ def _setup(pair: OpenPair) -> dict[str, Any]:
         for name, runner in (("target", pair.target_runner), ("draft", pair.draft_runner))
         if runner is not None
     }
+    named = {name: _place_of(getattr(request, name)) for name in ("target", "draft", "prompts")}
     return {
         **{name: getattr(request, name) for name in asked},
+        **named,
         **{name: facts.get(name) for name in ran},
         **{f"{name}_params": count for name, count in weights.items()},
         "regime": pair.target_runner.regime,
         "specmath": __version__,
     }
+
+
+def _place_of(name: str | None) -> str | None:
+    """A name by which another run, in another folder, finds the same: a path that is there, resolved."""
+    if name is None:
+        return None
+    path = Path(os.path.expanduser(name.removeprefix(RANDOM)))  # noqa: PTH111 (pathlib raises for ~nobody)
+    if name not in (LOOKUP, "-") and path.exists():
+        return (RANDOM if name.startswith(RANDOM) else "") + str(path.resolve())
+    return name
 
 
 # ---------------------------------------------------------------- passes
@@ -120,40 +137,33 @@ def _timed(pair: OpenPair, places: Sequence[Place], log: RawLog, watch: Watch) -
 def _finding(timed: _Timed) -> dict[str, Any]:
     """What the repeats in the log do not tell."""
     measured = timed.measured
-    return {
-        "drift": measured.drift,
-        "captured": timed.captured,
-        "skipped": [[asdict(place), reason] for place, reason in measured.skipped],
-        "warnings": [asdict(advice) for advice in measured.warnings],
-    }
+    kept = KeptTiming(
+        drift=measured.drift,
+        captured=timed.captured,
+        skipped=measured.skipped,
+        warnings=measured.warnings,
+    )
+    return kept.document
 
 
 def _kept_timing(places: Sequence[Place], log: RawLog) -> _Timed | None:
     """What timing found before an interruption; None where it had not ended, or there are new places."""
     if "timing" not in log.findings:
         return None
-    timed = read_back(log.findings["timing"][-1], _read_timing)
-    if not {*log.repeats, *(place for place, _ in timed.measured.skipped)}.issuperset(places):
+    kept = kept_timing(log.findings["timing"][-1])
+    if not {*log.repeats, *(place for place, _ in kept.skipped)}.issuperset(places):
         return None
     cells = tuple(cell_of(place, log.repeats[place]) for place in places if place in log.repeats)
-    return replace(timed, measured=replace(timed.measured, cells=cells))
+    measured = Measured(cells=cells, skipped=kept.skipped, drift=kept.drift, warnings=kept.warnings)
+    return _Timed(measured=measured, captured=kept.captured)
 
 
-def _read_timing(finding: dict[str, Any]) -> _Timed:
-    return _Timed(
-        measured=Measured(
-            cells=(),
-            skipped=tuple((Place(**place), str(reason)) for place, reason in finding["skipped"]),
-            drift=finding["drift"],
-            warnings=tuple(Advice(**one) for one in finding["warnings"]),
-        ),
-        captured=finding["captured"],
-    )
-
-
-def _with_laws(pair: OpenPair, timed: _Timed, left_out: Sequence[tuple[Place, str]]) -> Calibration:
+def _with_laws(
+    pair: OpenPair, timed: _Timed, left_out: Sequence[tuple[Place, str]], load: float
+) -> Calibration:
     """The calibration as far as timing goes."""
     measured, request = timed.measured, pair.request
+    busy = load_advice(load, pair.threads, on_gpu=pair.device.type == "cuda")
     cells, skipped = measured.cells, (*left_out, *measured.skipped)
     _require_parts(pair, {cell.place.part for cell in cells}, skipped)
     target_law, target_fit = fitted_pass_law(cells, expert_counts=pair.expert_counts)
@@ -166,7 +176,7 @@ def _with_laws(pair: OpenPair, timed: _Timed, left_out: Sequence[tuple[Place, st
         method="ngram" if request.is_lookup else "draft-model",
         regime=pair.target_runner.regime,
         dtype=pair.target.dtype,
-        machine=pair.facts | _drift(measured) | _shares_of_peaks(pair, target_law),
+        machine=pair.facts | {"load": round(load, 2)} | _drift(measured) | _shares_of_peaks(pair, target_law),
         cells=cells,
         target_law=target_law,
         draft_law=draft_law,
@@ -175,7 +185,13 @@ def _with_laws(pair: OpenPair, timed: _Timed, left_out: Sequence[tuple[Place, st
         fits=(target_fit, draft_fit, plain_fit, step_fit),
         skipped=skipped,
         last_captured_tokens=timed.captured,
-        warnings=(*pair.warnings, *measured.warnings, *_of_random(pair), *_of_skipped(skipped)),
+        warnings=(
+            *pair.warnings,
+            *((busy,) if busy else ()),
+            *measured.warnings,
+            *_of_random(pair),
+            *_of_skipped(skipped),
+        ),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         specmath_version=__version__,
     )

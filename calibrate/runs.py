@@ -19,11 +19,13 @@ from specmath import __version__
 from specmath.calibrations import MeasuredRuns, RunLine
 from specmath.errors import DataError
 from specmath.k_lines import run_lines
-from specmath.measurements import Measurement, doubts, paired
+from specmath.measurements import Measurement, context_text, doubts, paired
 from specmath.results import Advice
 from specmath.row_files import file_name
 from specmath.run_files import RunDefaults, read_one_setup
 
+MOST_PAIRS: Final = 5_000
+"""Runs with speculation that a file of a calibration holds, with room for a long name of the table."""
 LINE_MISS: Final = 0.05
 """Relative error of a line from which on the steps are no line in k."""
 FAR_K: Final = 3
@@ -44,7 +46,8 @@ def calibrate_runs(
 
     Raises:
         AccessError: if the file cannot be read.
-        DataError: naming the line, for what is no table of runs; for one without a speculative run.
+        DataError: naming the line, for what is no table of runs; for one without a speculative run, or with
+            more of them than a calibration holds.
         InputError: for several set-ups of which none is named: their steps have no line in common.
     """
     runs, stated, notes = read_one_setup(path, set_up=set_up or {}, defaults=defaults)
@@ -52,6 +55,9 @@ def calibrate_runs(
     where = file_name(path)
     if not pairs:
         raise DataError(where, "holds no run with speculation; add rows with k of 1 or more")
+    if len(pairs) > MOST_PAIRS:
+        told = f"holds {len(pairs):,} runs with speculation, of {MOST_PAIRS:,} at most in a calibration"
+        raise DataError(where, f"{told}; average repeats, or keep the rows of fewer batches")
     lines = run_lines(pairs)
     return MeasuredRuns(
         source=where,
@@ -166,5 +172,5 @@ def _grouped(pairs: Sequence[Measurement]) -> dict[_Place, list[Measurement]]:
 def _told(places: Iterable[_Place]) -> str:
     """Batches and contexts in words, at most four of them."""
     listed = sorted(places)
-    told = "; ".join(f"batch {batch:g}, context {context:g}" for batch, context in listed[:4])
+    told = "; ".join(f"batch {batch:g}, context {context_text(context)}" for batch, context in listed[:4])
     return told + (f" and {len(listed) - 4} more" if len(listed) > 4 else "")

@@ -20,7 +20,7 @@ from specmath.corrected_steps import corrected_step
 from specmath.corrections import Correction, Evidence, Growth, chosen_correction
 from specmath.errors import InputError
 from specmath.measurement_doubts import doubts_beside_model
-from specmath.measurements import Measurement, doubts
+from specmath.measurements import Measurement, context_text, doubts
 from specmath.results import Advice, Cell
 from specmath.sources import BatchSource, StepCost
 from specmath.units import format_significant
@@ -101,7 +101,9 @@ def _evidence(pairs: Sequence[Measurement], modelled: Sequence[float]) -> Eviden
     if np.isnan(measured).any():
         pair = pairs[int(np.flatnonzero(np.isnan(measured))[0])]
         place = pair.where or pair.text
-        raise InputError("plain_s", f"is missing: {place} has no run without speculation at its batch")
+        text = f"{place} has no run without speculation at its batch and context ({pair.batch}, "
+        told = f"{text}{context_text(pair.context)})"
+        raise InputError("measured", f"{told}; add a row with k = 0 there, or give both arms: off=…,on=…")
     return Evidence(
         k=np.array([float(pair.k) for pair in pairs]),
         batch=np.array([float(pair.batch) for pair in pairs]),

@@ -137,6 +137,14 @@ class Calibrated:
         beyond = outside_advice(known, self._target, context=self.asked_contexts)
         return (*self.notes, *known.warnings, *flag_advice(known), *beyond)
 
+    @property
+    def draft_lengths(self) -> tuple[int, ...]:
+        """Draft lengths that were timed: of the drafter, else by what the target verified."""
+        drafter = self._tables[_DRAFT]
+        if drafter is not None and not self.is_lookup:
+            return tuple(drafter.values(1))
+        return tuple(width - 1 for width in self._target.values(1) if width > 1)
+
     def asked(self, context: npt.ArrayLike) -> Calibrated:
         """The same source, which warns where one of these contexts is outside the measured ones."""
         contexts = require_range("context", context, 0)
@@ -235,6 +243,10 @@ class Calibrated:
         }
         return one_s[part] == 0
 
+    @cached_property
+    def _log_half_width(self) -> float:
+        return log_half_width(self.calibration)
+
     def step_bounds(
         self,
         k: npt.ArrayLike,
@@ -256,7 +268,7 @@ class Calibrated:
         table = self._tables[_DRAFT]
         if table is not None:
             away = np.maximum(away, table.doublings_outside(batch, np.maximum(runs, 1), context))
-        spread = np.sqrt(log_half_width(self.calibration) ** 2 + DRIFT**2 * away)
+        spread = np.sqrt(self._log_half_width**2 + DRIFT**2 * away)
         spread = np.where((tokens > 1) | (runs > 0), spread, 0.0)  # a plain step is a plain step
         return np.asarray(steps * np.exp(-spread)), np.asarray(steps * np.exp(spread))
 

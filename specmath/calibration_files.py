@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from specmath.arm_fits import ArmFit
+from specmath.calibration_contradictions import require_consistent
 from specmath.calibrations import (
     METHODS,
     PARTS,
@@ -52,14 +53,13 @@ _STEM, _VERSION = SCHEMA.rsplit("/", 1)
 _COMMON: Final = ("schema", "kind", "created", "specmath_version")
 _NAMES: Final = ("target", "draft", "method", "regime", "dtype")
 _PASSES: Final = (
-    *_COMMON,
-    *_NAMES,
-    *("match_rate", "last_captured_tokens", "machine", "warnings", "laws", "proof", "acceptance"),
-    *("fits", "skipped", "cells"),
+    *(*_COMMON, *_NAMES, "match_rate", "last_captured_tokens", "machine", "warnings", "laws", "proof"),
+    *("acceptance", "fits", "skipped", "cells"),
 )
 _RUNS: Final = (*_COMMON, "source", "origin", "machine", "warnings", "arms", "lines", "runs")
 _CELL: Final = ("batch", "width", "context", "seconds", "low_s", "high_s", "repeats")
 _COUNTS: Final = ("batch", "width", "context", "repeats")
+_MANY_RUNS: Final = ("runs", "average repeats, or keep the rows of fewer batches")
 _LAWS: Final = ("target", "draft", "plain-host", "step-host")
 
 
@@ -80,9 +80,8 @@ def write_calibration(record: Calibration | MeasuredRuns, path: str | Path) -> N
     lines = _passes(record, name) if isinstance(record, Calibration) else _runs(record, name)
     content = "".join(f"{line}\n" for line in lines).encode()
     if len(content) > MAX_BYTES:
-        raise InputError(
-            "cells", f"make {len(content):,} bytes, at most {MAX_BYTES:,}; measure a coarser grid"
-        )
+        name, remedy = ("cells", "measure a coarser grid") if isinstance(record, Calibration) else _MANY_RUNS
+        raise InputError(name, f"make {len(content):,} bytes, at most {MAX_BYTES:,}; {remedy}")
     with atomic_write(path) as file:
         file.write(content)
 
@@ -101,7 +100,7 @@ def read_calibration(path: str | Path) -> Calibration | MeasuredRuns:
     if kind not in ("passes", "runs"):
         raise top.error("kind", f"must be passes or runs, got {shown(kind)}")
     try:
-        return _calibration(top) if kind == "passes" else _measured_runs(top)
+        return require_consistent(_calibration(top)) if kind == "passes" else _measured_runs(top)
     except InputError as fault:  # of records that know each other
         raise DataError(shown_path(path), f"{fault.name}: {fault.problem}") from fault
 

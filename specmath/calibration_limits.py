@@ -10,7 +10,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from specmath.calibrations import Calibration
+from specmath.calibration_contradictions import missed_by_law
+from specmath.calibrations import Calibration, Flag
 from specmath.checks import FloatArray
 from specmath.measured_passes import MeasuredPasses
 from specmath.results import Advice
@@ -20,6 +21,8 @@ from specmath.verdicts import REPEAT_NOISE
 _SHARE: Final = 0.8
 """Share of the left-out cells whose error counts."""
 _TIMED_ON_DEVICE: Final = ("target", "draft")
+_FAR: Final = 5.0
+"""Factor between a cell and its law from which on neither is to be believed, though no flag says so."""
 _LISTED: Final = 8
 _WIDE: Final = 1.2
 """Factor from which on a range is told as one, not as a percentage."""
@@ -104,7 +107,7 @@ def contradiction_advice(steps: FloatArray, k: int, batch: npt.ArrayLike) -> Ite
 def flag_advice(calibration: Calibration) -> Iterator[Advice]:
     """That the law and some cells contradict each other."""
     far = [flag for fit in calibration.fits for flag in fit.flags if flag.kind in ("far-off", "dip")]
-    far = [flag for flag in far if flag.place.part in _TIMED_ON_DEVICE]
+    far = [flag for flag in far if flag.place.part in _TIMED_ON_DEVICE] or _unflagged(calibration)
     if far:
         worst = max(far, key=lambda flag: abs(math.log(flag.ratio)))
         where = f"batch {worst.place.batch}, {worst.place.width} tokens, context {worst.place.context:,}"
@@ -114,6 +117,19 @@ def flag_advice(calibration: Calibration) -> Iterator[Advice]:
             f"{worst.place.part} at {where} ({worst.ratio:.2f} times)",
             remedy="kernels that switch do that, and noise; calibrate again to tell which",
         )
+
+
+def _unflagged(calibration: Calibration) -> list[Flag]:
+    """Cells that no fit explains, in a file without its flags."""
+    found = []
+    for part in _TIMED_ON_DEVICE:
+        cells, logs = missed_by_law(calibration, part)
+        found += [
+            Flag(place=cell.place, kind="far-off", ratio=math.exp(log))
+            for cell, log in zip(cells, logs, strict=True)
+            if abs(log) > math.log(_FAR) and math.isfinite(log)
+        ]
+    return found
 
 
 def outside_advice(

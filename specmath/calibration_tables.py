@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
 from specmath.calibrated_source import Calibrated
-from specmath.calibration_text import accepted_text, fit_lines
-from specmath.calibrations import AcceptanceRow, Calibration, MeasuredRuns, ProofRow, RunLine
+from specmath.calibration_text import (
+    acceptance_lines,
+    accepted_text,
+    fit_lines,
+    line_seconds_text,
+    line_text,
+    place_text,
+    proof_remarks,
+    way_text,
+)
+from specmath.calibrations import AcceptanceRow, Calibration, MeasuredRuns
 from specmath.results import CHUNK_ROWS, Advice, Cell, Columns, Result
-from specmath.units import format_quantity
 from specmath.verdicts import judgement, told_along
 
 FAR_OFF = 0.1
@@ -69,7 +77,11 @@ class CalibrationTable(_Rows):
     def inputs(self) -> Mapping[str, Cell]:
         known = self.calibration
         told = ("target", "draft", "method", "regime", "dtype", "created")
-        return {name: getattr(known, name) for name in told} | dict(known.machine)
+        machine = dict(known.machine)
+        drift = machine.get("drift")
+        if isinstance(drift, int | float):
+            machine["drift"] = f"{drift:+.1%} of the time of a pass, from the start of the run"
+        return {name: getattr(known, name) for name in told} | machine
 
     @cached_property
     def source(self) -> Calibrated:
@@ -78,15 +90,28 @@ class CalibrationTable(_Rows):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        return (*self.source.assumptions, *map(accepted_text, self.calibration.acceptance))
+        return (*self.source.assumptions, *map(accepted_text, self._decoded))
 
     @property
     def warnings(self) -> tuple[Advice, ...]:
         return (*self.source.warnings, *self._missed(), *self._slow())
 
     @property
+    def remarks(self) -> tuple[str, ...]:
+        return tuple(proof_remarks(self.calibration.proof, self._decoded))
+
+    @property
+    def derivation_title(self) -> str:
+        return "Constants, acceptance and fit"
+
+    @property
     def derivation(self) -> tuple[str, ...]:
-        return tuple(line for fit in self.calibration.fits for line in fit_lines(fit))
+        fits = tuple(line for fit in self.calibration.fits for line in fit_lines(fit))
+        return (*fits, *acceptance_lines(self.calibration.acceptance))
+
+    @property
+    def details(self) -> Mapping[str, Sequence[_Row]]:
+        return {"acceptance": [asdict(row) for row in self.calibration.acceptance]}
 
     @property
     def verdict(self) -> str:
@@ -207,8 +232,8 @@ class CalibrationTable(_Rows):
         if worst is not None and abs(worst.error) > FAR_OFF:
             yield Advice(
                 code="proof-missed",
-                text=f"at {_place(worst)} the passes predict {worst.predicted_speedup:.2f}×, decoding end to "
-                f"end gave {worst.speedup:.2f}× ({worst.error:+.1%})",
+                text=f"at {place_text(worst)} the passes predict {worst.predicted_speedup:.2f}×, decoding "
+                f"end to end gave {worst.speedup:.2f}× ({worst.error:+.1%})",
                 remedy="repeat on an idle machine; if it stays, the loop does something that no pass shows",
             )
 
@@ -218,7 +243,7 @@ class CalibrationTable(_Rows):
             best = max(proof, key=lambda row: row.speedup)
             yield Advice(
                 code="slower-end-to-end",
-                text=f"every end-to-end run was slower with speculation; the best, at {_place(best)}, "
+                text=f"every end-to-end run was slower with speculation; the best, at {place_text(best)}, "
                 f"gave {best.speedup:.2f}× with E {best.acceptance_length:.2f}",
                 remedy="a cheaper draft, a shorter k, or no speculation on this machine",
             )
@@ -252,7 +277,7 @@ class RunsTable(_Rows):
         return (
             "runs as they were measured: R = E/S is a step in plain steps; (v + o) and c are intercept and "
             "slope of the line of E·TPOT over k, what verifying one more token costs being in the slope",
-            *map(_line_text, self.measured.lines),
+            *map(line_text, self.measured.lines),
             *(arm.text for arm in self.measured.arms),
         )
 
@@ -281,7 +306,7 @@ class RunsTable(_Rows):
             return f"; in plain steps v + o is {fixed} and c {drafts}"
         if len(self.measured.lines) == 1:
             line = self.measured.lines[0]
-            return f"; a step takes {_seconds_text(line)}"
+            return f"; a step takes {line_seconds_text(line)}"
         return ""
 
     def _listed(self) -> Sequence[_Row]:
@@ -292,7 +317,7 @@ class RunsTable(_Rows):
             row: _Row = {
                 "batch": run.batch,
                 "k": run.k,
-                "context": run.context,
+                "context": run.context or None,
                 "acceptance_length": run.acceptance_length,
                 "target_s": run.plain_step_s,
                 "step_s": run.step_s,
@@ -313,13 +338,8 @@ def _span(values: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _seconds_text(line: RunLine) -> str:
-    return f"{format_quantity(line.intercept_s, 's')} + {format_quantity(line.slope_s, 's')}·k"
-
-
 def _setting(row: _Row) -> str:
-    top_p = "" if row["top_p"] == 1 else f", top-p {row['top_p']:g}"
-    return f"T = {row['temperature']:g}{top_p}"
+    return way_text(row["temperature"], row["top_p"])
 
 
 def _whole(value: Cell) -> int:
@@ -330,15 +350,3 @@ def _whole(value: Cell) -> int:
 def _real(value: Cell) -> float:
     assert isinstance(value, float)
     return value
-
-
-def _place(row: ProofRow) -> str:
-    return f"batch {row.batch}, k {row.k}, context {row.context:g}"
-
-
-def _line_text(line: RunLine) -> str:
-    left = "" if line.worst_left_out is None else f", {line.worst_left_out:.1%} with that k left out"
-    return (
-        f"batch {line.batch:g}, context {line.context:g}: E·TPOT = {_seconds_text(line)}, "
-        f"{line.worst_error:.1%} off at worst{left}"
-    )

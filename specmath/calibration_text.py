@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from specmath.calibrations import AcceptanceRow, PartFit
+from specmath.calibrations import AcceptanceRow, PartFit, ProofRow, RunLine
 from specmath.checks import FloatArray
+from specmath.measurements import context_text
+from specmath.results import Cell
 from specmath.units import format_quantity, format_significant
 
 
@@ -28,6 +30,33 @@ def accepted_text(row: AcceptanceRow) -> str:
             f"decoded with k = {row.k}: {matched}E {row.acceptance_length:.3f}, survival {positions}"
         )
     return f"acceptance by {row.rule}{lossy} at T = {row.temperature:g}{top_p}{where}: {'; '.join(parts)}"
+
+
+def acceptance_lines(rows: Sequence[AcceptanceRow]) -> Iterator[str]:
+    """Acceptances as a table of their own: rule, way of sampling, domain, α with its interval, E."""
+    table: list[tuple[str, ...]] = [
+        ("rule", "T", "top-p", "domain", "context", "α", "95 % interval", "texts", "k", "E")
+    ]
+    table += [_acceptance_cells(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for cells in table if rows else ():
+        yield "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _acceptance_cells(row: AcceptanceRow) -> tuple[str, ...]:
+    length = row.acceptance_length
+    return (
+        row.rule + ("" if row.lossless else " (lossy)"),
+        f"{row.temperature:g}",
+        f"{row.top_p:g}",
+        row.domain,
+        "all" if row.context is None else f"{row.context:,.0f}",
+        "–" if row.alpha is None else f"{row.alpha:.3f}",
+        "–" if row.alpha_low is None else f"{row.alpha_low:.3f}–{row.alpha_high:.3f}",
+        f"{row.requests:,}",
+        "–" if row.k is None else f"{row.k}",
+        "–" if length is None else f"{length:.3f}",
+    )
 
 
 def fit_lines(fit: PartFit) -> Iterator[str]:
@@ -53,3 +82,44 @@ def fit_lines(fit: PartFit) -> Iterator[str]:
 
 def _missed(errors: FloatArray) -> str:
     return f"{np.median(errors):.1%} (median) and {errors.max():.1%} (worst)"
+
+
+def proof_remarks(proof: Sequence[ProofRow], decoded: Sequence[AcceptanceRow]) -> Iterator[str]:
+    """Why columns of a proof are empty in some rows, and why two speed-ups differ; none without a proof."""
+    ways = {(row.temperature, row.top_p) for row in proof}
+    if not proof or not decoded:
+        return
+    if {(row.temperature, row.top_p) for row in decoded} - ways:
+        proved = " and ".join(way_text(*way) for way in sorted(ways))
+        yield (
+            f"the proof ran at {proved} alone, as it is the time of a step that is proved: rows of other "
+            "sampling have no measured, predicted and error"
+        )
+    yield (
+        "speed-up takes E of the acceptance run; measured and predicted take E of the proof's own run, so "
+        "that error is that of the step times alone"
+    )
+
+
+def way_text(temperature: Cell, top_p: Cell) -> str:
+    """A way of sampling."""
+    return f"T = {temperature:g}" + ("" if top_p == 1 else f", top-p {top_p:g}")
+
+
+def place_text(row: ProofRow) -> str:
+    """Where a proof was run."""
+    return f"batch {row.batch}, k {row.k}, context {row.context:g}"
+
+
+def line_text(line: RunLine) -> str:
+    """A line over k as a sentence."""
+    left = "" if line.worst_left_out is None else f", {line.worst_left_out:.1%} with that k left out"
+    return (
+        f"batch {line.batch:g}, context {context_text(line.context)}: E·TPOT = {line_seconds_text(line)}, "
+        f"{line.worst_error:.1%} off at worst{left}"
+    )
+
+
+def line_seconds_text(line: RunLine) -> str:
+    """The step of a line, by k."""
+    return f"{format_quantity(line.intercept_s, 's')} + {format_quantity(line.slope_s, 's')}·k"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -25,14 +26,17 @@ class _Level:
         first, *rest = place
         if isinstance(self.below, np.ndarray):
             return np.interp(first, self.values, self.below)
+        position = np.interp(first, self.values, np.arange(self.values.size))
+        before = np.unique(np.floor(position)).astype(int)
         found: FloatArray = np.zeros(())
-        for number, level in enumerate(self.below):
-            share = np.interp(first, self.values, np.eye(1, self.values.size, number)[0])
-            found = found + share * level.at(*rest)
+        near = np.union1d(before, np.minimum(before + 1, self.values.size - 1))  # no other has a share
+        for number in near.tolist():
+            share = np.maximum(1 - np.abs(position - number), 0)
+            found = found + share * self.below[number].at(*rest)
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MeasuredPasses:
     """The cells of one part beside its law.
 
@@ -67,10 +71,10 @@ class MeasuredPasses:
         residual = self.residuals.at(context, np.log(batch), np.log(np.maximum(width, 1)))
         return np.asarray(law_s * np.exp(residual))
 
-    @property
-    def places(self) -> set[tuple[int, int, int]]:
+    @cached_property
+    def places(self) -> frozenset[tuple[int, int, int]]:
         """Batch, width and context of each cell."""
-        return set(map(_place, self.cells))
+        return frozenset(map(_place, self.cells))
 
     def span(self, axis: int) -> tuple[int, int]:
         """Least and most that was measured of batch (0), width (1) or context (2)."""
@@ -79,15 +83,27 @@ class MeasuredPasses:
 
     def values(self, axis: int) -> list[int]:
         """What was measured of batch (0), width (1) or context (2), in rising order."""
-        return sorted({_place(cell)[axis] for cell in self.cells})
+        return self._axes[axis]
+
+    @cached_property
+    def _axes(self) -> tuple[list[int], ...]:
+        return tuple(sorted({place[axis] for place in self.places}) for axis in range(3))
+
+    @cached_property
+    def _largest_batches(self) -> tuple[FloatArray, FloatArray]:
+        """Each context, and the largest batch that was timed there or at a longer one."""
+        largest: dict[int, int] = {}
+        for batch, _, context in self.places:
+            largest[context] = max(batch, largest.get(context, 0))
+        contexts = np.array(sorted(largest), dtype=float)
+        batches = np.array([largest[context] for context in sorted(largest)], dtype=float)
+        return contexts, np.maximum.accumulate(batches[::-1])[::-1]
 
     def largest_batch(self, context: npt.ArrayLike) -> FloatArray:
         """The largest batch that was timed at a context or at a longer one; beyond all, at the longest."""
-        places = sorted({(cell.place.context, cell.place.batch) for cell in self.cells})
-        contexts = np.array([place[0] for place in places])
-        most = np.maximum.accumulate([place[1] for place in places][::-1])[::-1]
+        contexts, most = self._largest_batches
         found = np.searchsorted(contexts, np.asarray(context, dtype=float))
-        return np.asarray(most[np.minimum(found, len(places) - 1)], dtype=float)
+        return np.asarray(most[np.minimum(found, contexts.size - 1)])
 
     def doublings_outside(
         self, batch: npt.ArrayLike, width: npt.ArrayLike, context: npt.ArrayLike

@@ -219,6 +219,41 @@ def _at(run: Run, name: str, problem: str) -> InputError | DataError:
     return DataError(run.where, f"{name}: {problem}") if run.where else InputError(name, problem)
 
 
+def context_text(context: float) -> str:
+    """A context as a message tells it; that of a table without one is 0, which no run has.
+
+    >>> context_text(512.0), context_text(0.0)
+    ('512', 'not told')
+    """
+    return f"{context:g}" if context else "not told"
+
+
+def repeat_doubts(runs: Iterable[Run]) -> tuple[Advice, ...]:
+    """Runs without speculation that `paired` averages, though they differ by more than repeats do."""
+    groups: dict[tuple[int, float], list[tuple[float, Run]]] = {}
+    for run in runs:
+        if run.k == 0:
+            groups.setdefault((run.batch, run.context), []).append((_plain_time(run), run))
+    return tuple(advice for group in groups.values() if (advice := _repeat_doubt(group)) is not None)
+
+
+def _repeat_doubt(group: Sequence[tuple[float, Run]]) -> Advice | None:
+    (least_s, first), (most_s, last) = (end(group, key=lambda one: one[0]) for end in (min, max))
+    if most_s <= least_s * (1 + REPEAT_NOISE):
+        return None
+    told = " and ".join(
+        f"{run.where or 'a run'} ({format_quantity(seconds, 's')})"
+        for seconds, run in ((least_s, first), (most_s, last))
+    )
+    return Advice(
+        code="plain-runs-differ",
+        text=f"{told} are both without speculation at batch {first.batch}, context "
+        f"{context_text(first.context)}, and differ by {most_s / least_s - 1:.0%}: the mean of {len(group)} "
+        "such runs is used",
+        remedy="keep the rows of one machine and one load, or name what parts them in a column of the set-up",
+    )
+
+
 def doubts(measurements: Sequence[Measurement]) -> tuple[Advice, ...]:
     """What in the measurements looks as if something else had been measured, each with its likely reason.
 

@@ -179,6 +179,8 @@ LIMITS: Final[dict[str, tuple[float, float]]] = {
     **dict.fromkeys(("positions", "requests", "drafts", "accepted_at"), (0, MAX_COUNT)),
     **dict.fromkeys(("repeats", "batch", "width", "last_captured_tokens"), (1, 1e9)),
     **dict.fromkeys(("value", "standard_error", "largest_share", "ratio"), (0, 1e9)),
+    **dict.fromkeys(("weights_s", "compute_s_per_token", "kv_s_per_token", "fixed_s"), (0, 1e5)),
+    **dict.fromkeys(("experts_s", "single_token_s", "round_s", "s_per_sequence", "s_per_token"), (0, 1e5)),
     "context": (0, 1e9),
     "temperature": (0, 100),
     "acceptance_length": (1, 10_001),

@@ -98,9 +98,29 @@ class Result(ABC):
         return ""
 
     @property
+    def shown_keys(self) -> tuple[str, ...]:
+        """Keys of the columns that a reader's table has; data formats write all of them."""
+        return tuple(key for key in self.keys if key not in self.data_keys)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a reader's table leaves to words; data formats have it in their columns."""
+        return ()
+
+    @property
+    def derivation_title(self) -> str:
+        """What `derivation` is headed."""
+        return "Derivation of the first row"
+
+    @property
     def derivation(self) -> tuple[str, ...]:
         """How the first row was obtained, step by step, with its numbers."""
         return ()
+
+    @property
+    def details(self) -> Mapping[str, Sequence[Mapping[str, Cell]]]:
+        """Further rows by name, which data formats write beside their own; a reader finds them in words."""
+        return {}
 
     @property
     def blocks(self) -> tuple[Block, ...]:

@@ -9,14 +9,17 @@ names that benchmarks of engines write are understood too. Columns that name a s
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
 
+from specmath.checks import MAX_K
 from specmath.errors import DataError, InputError, shown
-from specmath.measurements import Run
+from specmath.measurements import AGREEMENT, Run, repeat_doubts
 from specmath.results import Advice
 from specmath.row_files import Row, described, file_name, read_rows
 
@@ -31,8 +34,11 @@ _ALIASES: Final = {
     "output_throughput": "tokens_per_s",
 }
 """Columns of `vllm bench serve` and `sglang.bench_serving`, and what they are here."""
-_LEAST: Final = {"k": 0, "batch": 1}
-"""The columns that count, and the least they may be."""
+_COUNTS: Final = ("k", "batch")
+_LIMITS: Final = {"k": (0, MAX_K), "batch": (1, 1e9), "context": (0, 1e9)}
+"""Least and most of a column, as a file of a calibration takes them too."""
+MISS: Final = 0.1
+"""Share by which a throughput may miss the time per token beside it: prefill and waiting are in it, too."""
 _SECONDS: Final = {"tpot_s": 1.0, "tpot_ms": 1e-3}
 _COLUMNS: Final = (
     *("k", "batch", "context", "acceptance_length", "speedup"),
@@ -83,10 +89,8 @@ def read_runs(
     if differs is not None:
         rows, left_out = _kept(where, rows, differs)
         notes = (*left_out, *_mixed(where, rows))
-    runs, ignored = _runs(rows, defaults)
-    if differs is not None:
-        ignored = [name for name in ignored if name not in SETUP_COLUMNS]
-    return runs, (*notes, *_note(where, ignored))
+    runs, said = _runs(where, rows, defaults, sets_up=differs is not None)
+    return runs, (*notes, *said)
 
 
 def read_one_setup(
@@ -117,10 +121,8 @@ def read_one_setup(
             f"{where} holds runs of several set-ups ({told}); name one, as {column}={shown(str(first))[1:-1]}"
         )
         raise InputError("set_up", problem)
-    runs, ignored = _runs(rows, defaults)
-    ignored = [name for name in ignored if name not in SETUP_COLUMNS]
-    found = {column: str(values[0]) for column, values in stated.items()}
-    return runs, found, _note(where, ignored)
+    runs, said = _runs(where, rows, defaults, sets_up=True)
+    return runs, {column: str(values[0]) for column, values in stated.items()}, said
 
 
 def _rows(path: str | Path) -> list[Row]:
@@ -142,11 +144,38 @@ def _kept(where: str, rows: Sequence[Row], differs: Differs) -> tuple[list[Row],
     return kept, tuple(_left_out(where, strange, len(kept)))
 
 
-def _runs(rows: Sequence[Row], defaults: RunDefaults | None) -> tuple[tuple[Run, ...], list[str]]:
-    """The runs, and the columns that mean nothing here."""
-    ignored: dict[str, None] = {}
-    runs = tuple(_run(row, defaults or RunDefaults(), ignored) for row in rows)
-    return runs, list(ignored)
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What was seen on the way.
+
+    Attributes:
+        ignored: Columns that mean nothing here, in their order.
+        apart: For each row whose two times differ, its place and their ratio.
+    """
+
+    ignored: dict[str, None]
+    apart: dict[str, float]
+
+
+def _runs(
+    where: str, rows: Sequence[Row], defaults: RunDefaults | None, *, sets_up: bool
+) -> tuple[tuple[Run, ...], tuple[Advice, ...]]:
+    """The runs, and what a reader must know of them."""
+    seen = _Seen({}, {})
+    runs = tuple(_run(row, defaults, seen) for row in rows)
+    ignored = [name for name in seen.ignored if not (sets_up and name in SETUP_COLUMNS)]
+    return runs, (*_note(where, ignored), *_times_apart(seen.apart), *repeat_doubts(runs))
+
+
+def _times_apart(apart: Mapping[str, float]) -> Iterator[Advice]:
+    if apart:
+        place, ratio = max(apart.items(), key=lambda one: abs(math.log(one[1])))
+        yield Advice(
+            code="times-differ",
+            text=f"{len(apart)} rows hold a time per token and a throughput that differ, most {place}, where "
+            f"batch / throughput is {ratio:.3g} times the time: the time is used",
+            remedy="prefill and waiting are in a throughput; otherwise check the units, and the batch",
+        )
 
 
 def _require_columns(where: str, rows: Sequence[Row], set_up: Mapping[str, str]) -> None:
@@ -226,7 +255,9 @@ def _listed(values: Sequence[object]) -> str:
 def _note(where: str, ignored: Sequence[str]) -> tuple[Advice, ...]:
     if not ignored:
         return ()
-    told = ", ".join(shown(name)[1:-1] for name in ignored[:6]) + (", …" if len(ignored) > 6 else "")
+    near = {name: _near(name, _COLUMNS) for name in ignored}
+    spelt = [shown(name)[1:-1] + (f" (call it {near[name]})" if near[name] else "") for name in ignored]
+    told = ", ".join(spelt[:6]) + (", …" if len(ignored) > 6 else "")
     return (
         Advice(
             code="columns-ignored",
@@ -236,50 +267,83 @@ def _note(where: str, ignored: Sequence[str]) -> tuple[Advice, ...]:
     )
 
 
-def _run(row: Row, defaults: RunDefaults, ignored: dict[str, None]) -> Run:
-    """One run; the names of columns that mean nothing here are added to `ignored`."""
+def _run(row: Row, told: RunDefaults | None, seen: _Seen) -> Run:
+    """One run; what must be known of it is added to what was seen."""
     cells: dict[str, float] = {}
     for name in row.cells:
         column = _ALIASES.get(name, name)
         if column not in _COLUMNS:
-            ignored[name] = None
+            seen.ignored[name] = None
         elif (value := _value(row, name, column)) is not None:
             if column in cells:
                 raise row.fault(f"{shown(name)} repeats {column}")
             cells[column] = value
-    batch = _count(row, cells, "batch", defaults.batch)
-    return Run(
-        k=_count(row, cells, "k", defaults.k),
+    defaults = told or RunDefaults()
+    k, batch = (
+        _count(row, cells, name, getattr(defaults, name), has_option=told is not None) for name in _COUNTS
+    )
+    run = Run(
+        k=k,
         batch=batch,
         context=cells.get("context", defaults.context),
         acceptance_length=cells.get("acceptance_length"),
-        seconds_per_token=_seconds(row, cells, "", batch),
-        plain_s=_seconds(row, cells, "plain_", batch),
+        seconds_per_token=_seconds(row, cells, "", batch, seen),
+        plain_s=_seconds(row, cells, "plain_", batch, seen),
         speedup=cells.get("speedup"),
         where=row.where,
     )
+    if run.seconds_per_token is None and run.speedup is None and (k or run.plain_s is None):
+        _refuse_near(row, (*_SECONDS, "tokens_per_s"), "the time per token")
+    if k and run.acceptance_length is None:
+        _refuse_near(row, ("acceptance_length",), "acceptance_length")
+    return run
 
 
 def _value(row: Row, name: str, column: str) -> float | None:
-    least = _LEAST.get(column)
-    return row.number(name) if least is None else row.number(name, low=least, whole=True)
+    least, most = _LIMITS.get(column, (-math.inf, math.inf))
+    return row.number(name, low=least, high=most, whole=column in _COUNTS)
 
 
-def _count(row: Row, cells: Mapping[str, float], column: str, default: int | None) -> int:
+def _count(
+    row: Row, cells: Mapping[str, float], column: str, default: int | None, *, has_option: bool
+) -> int:
     value = cells.get(column, default)
     if value is None:
-        raise row.fault(f"{column}: is missing; add the column, or give --{column}")
+        _refuse_near(row, (column,), column)
+        remedy = f", or give --{column}" if has_option else ""
+        raise row.fault(f"{column}: is missing; add the column{remedy}")
     return int(value)
 
 
-def _seconds(row: Row, cells: Mapping[str, float], arm: str, batch: int) -> float | None:
+def _refuse_near(row: Row, columns: Sequence[str], wanted: str) -> None:
+    """Raises the fault of a row that lacks a column, where one of another spelling is there."""
+    found = ((name, _near(name, columns)) for name in row.cells if name not in (*_COLUMNS, *_ALIASES))
+    for name, near in found:
+        if near is not None:
+            raise row.fault(f"{wanted}: is missing; call the column {shown(name)} {near}")
+
+
+def _near(name: str, columns: Sequence[str]) -> str | None:
+    """The column that another spelling stands for: `TPOT (ms)`, `Batch size`, `contexts`."""
+    plain = re.sub("[^a-z0-9]+", "_", name.lower()).strip("_")
+    return next((column for column in columns if plain in (column, f"{column}_size", f"{column}s")), None)
+
+
+def _seconds(row: Row, cells: Mapping[str, float], arm: str, batch: int, seen: _Seen) -> float | None:
     """Seconds per token of one sequence, however the row tells them; the first of them that it has."""
-    for name, factor in _SECONDS.items():
-        if arm + name in cells:
-            return cells[arm + name] * factor
+    told = {
+        arm + name: cells[arm + name] * factor for name, factor in _SECONDS.items() if arm + name in cells
+    }
+    seconds = next(iter(told.values()), None)
+    if any(abs(one - (seconds or 0.0)) > AGREEMENT * abs(one) for one in told.values()):
+        raise row.fault(f"{' and '.join(told)} contradict each other; leave one of them out")
     throughput = cells.get(f"{arm}tokens_per_s")
     if throughput is None:
-        return None
+        return seconds
     if throughput <= 0:
         raise row.fault(f"{arm}tokens_per_s: must be above 0, got {throughput:g}")
-    return batch / throughput
+    if seconds is None:
+        return batch / throughput
+    if seconds > 0 and abs((ratio := batch / throughput / seconds) - 1) > MISS:
+        seen.apart[row.where] = ratio
+    return seconds

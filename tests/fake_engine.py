@@ -123,7 +123,7 @@ class FakeEngine:
         self.together, self.others, self.posts, self.number = 1, 0, 0, 0
         self.faults: dict[int, Fault] = {}
         self.seen: set[str] = set()
-        self.serves_metrics = True
+        self.serves_metrics, self.padding = True, 0
         self.model = "m"
         self.on_step: Callable[[], None] = lambda: None
         self.steps: list[int] = []
@@ -278,7 +278,7 @@ class FakeEngine:
 
     def metrics(self) -> str:
         write = self._vllm if self.kind == "vllm" else self._llama_cpp
-        return "\n".join(write()) + "\n"
+        return "\n".join(write()) + "\n" + "#" * self.padding
 
     def _vllm(self) -> Iterable[str]:
         label = f'engine="0",model_name="{self.model}"'

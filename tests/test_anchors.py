@@ -394,3 +394,12 @@ def test_the_inputs_name_the_measurements() -> None:
     told = str(anchored(SOURCE, pairs).inputs["measured"])
     assert told.startswith("k=1,batch=8,context=0,speedup=")
     assert told.endswith("… 2 more")
+
+
+def test_a_run_without_its_plain_one_is_named_with_what_to_add() -> None:
+    lone = Measurement(
+        k=3, batch=8, acceptance_length=2.4, speculative_s=0.006, where="nobase.csv: line 2", context=512
+    )
+    words = r"^measured: nobase\.csv: line 2 has no run without .* \(8, 512\); add a row with k = 0 there, or"
+    with pytest.raises(InputError, match=words):
+        anchored(SOURCE, [lone])

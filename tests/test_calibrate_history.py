@@ -504,6 +504,24 @@ def test_a_malformed_source_is_refused_before_anything_is_asked() -> None:
         calibrate_history("prometheus:http://h?range=2")
 
 
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"k": 0}, "k: must be a whole number from 1 to 10000"),
+        ({"k": 10_001}, "k: must be a whole number from 1 to 10000"),
+        ({"context": -1.0}, "context: must be"),
+        ({"context": 2e9}, "context: must be"),
+        ({"context": math.nan}, "context: must be"),
+    ],
+)
+def test_what_no_run_has_is_refused_before_anything_is_asked(
+    web: Web, given: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(InputError, match=problem):
+        calibrate_history(f"prometheus:{web.url}", **given)
+    assert web.asked == []
+
+
 def test_progress_is_told(web: Web) -> None:
     done: list[tuple[int, int]] = []
     source = asked(web, Server(off_on_day(12)))

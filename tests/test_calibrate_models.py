@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import pickle
 import shutil
 import struct
@@ -14,7 +15,7 @@ import pytest
 import torch
 
 from calibrate.checkpoints import open_checkpoint
-from calibrate.models import default_dtype, load_pass_model, random_shape
+from calibrate.models import default_dtype, load_pass_model, model_shape, random_shape
 from calibrate.runners import ModelRunner, require_agreement
 from specmath.errors import AccessError, DataError, InputError, SpecmathError, UnknownNameError
 from tests.tiny_models import tiny_model
@@ -79,6 +80,15 @@ def shards(**names: str) -> Change:
     return change
 
 
+def spoilt(folder: Path) -> None:
+    """One weight that is no number."""
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    next(iter(weights.values())).view(-1)[0] = float("nan")
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
 def without(name: str) -> Change:
     return lambda folder: (folder / name).unlink()
 
@@ -115,6 +125,13 @@ HOSTILE: list[tuple[str, Change, type[SpecmathError], str]] = [
     ("huge", config(vocab_size=10**9), DataError, "do not belong together"),
     ("other width", config(intermediate_size=40), DataError, r"."),
     ("more layers", config(num_hidden_layers=3), DataError, r"."),
+    (
+        "other vocabulary",
+        config(vocab_size=10),
+        DataError,
+        r"lm_head\.weight is \[61, 32\] in the weights and \[10, 32\] by config\.json",
+    ),
+    ("not a number", spoilt, DataError, "holds NaN or infinity in fp32"),
     ("cut weights", text("model.safetensors", b"\x08\x00"), DataError, "no valid safetensors file"),
     ("huge header", header(b"{}", 2**62), DataError, "no valid safetensors file"),
     ("odd header", header(b"[1, 2]"), DataError, "no valid safetensors file"),
@@ -209,6 +226,11 @@ def test_random_weights_of_a_configuration(folder: Path) -> None:
         ("./nowhere", AccessError, "no such folder"),
         ("nobody/nothing-of-the-kind", AccessError, "not in the local cache"),
         ("a/b/c", AccessError, "no such folder"),
+        ("../../no/etc", AccessError, "no such folder; name a folder"),
+        ("~no-such-user-here", AccessError, "no such user on this machine"),
+        ("", AccessError, "names no model"),
+        ("random:", AccessError, "random:: names no model; give random:NAME"),
+        (__file__, AccessError, "is a file; name the folder that holds it"),
         ("two\nlines", AccessError, "no such folder"),
     ],
 )
@@ -219,6 +241,44 @@ def test_names_that_cannot_be_loaded(
     with pytest.raises(error, match=said) as caught:
         load_pass_model(name)
     assert "\n" not in str(caught.value)
+
+
+def test_links_in_a_circle_are_named(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(AccessError, match="too many levels of symbolic links"):
+        load_pass_model(str(tmp_path / "loop"))
+
+
+def test_libraries_are_silent(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """An index that asks for other sizes makes transformers write a report of many lines."""
+    config(vocab_size=10)(folder)
+    with pytest.raises(DataError):
+        load_pass_model(str(folder))
+    for name in ("transformers.modeling_utils", "huggingface_hub.file_download"):
+        assert not logging.getLogger(name).isEnabledFor(logging.CRITICAL)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_dry_run_of_a_hub_id_fetches_its_configuration_alone(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def snapshot(name: str, *, local_files_only: bool = False, **_: Any) -> str:
+        assert local_files_only, "no snapshot is fetched"
+        raise FileNotFoundError(name)
+
+    asked: list[tuple[str, str]] = []
+
+    def one_file(name: str, file: str, **_: Any) -> str:
+        asked.append((name, file))
+        return str(folder / file)
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", one_file)
+    shape = model_shape("me/tiny-of-the-hub", dtype="fp32")
+    assert shape is not None
+    assert shape.vocab == 61
+    assert asked == [("me/tiny-of-the-hub", "config.json")]
 
 
 def test_an_unknown_dtype() -> None:

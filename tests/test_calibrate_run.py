@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import itertools
 import json
@@ -375,8 +376,134 @@ def test_a_log_that_somebody_wrote_into_is_refused(
     for old, new in (('"rule"', '"role"'), ('"step_s"', '"s"'), ('"drift"', '"drifts"')):
         assert old in text
         log.write_text(text.replace(old, new), encoding="utf-8")
-        with pytest.raises(DataError, match=r"a finding is broken .*give --fresh"):
+        with pytest.raises(DataError, match=r"log.jsonl: line \d+: a finding is broken: .*give --fresh"):
             calibrate_pair(pair, log, watch=Watched(), resume=True)
+
+
+BROKEN: list[tuple[str, list[Any], Any, str]] = [
+    # kind, path to a value, the value, what is said
+    ("timing", ["drift"], 1e300, "drift: must be above -1 and at most 100"),
+    ("timing", ["drift"], "x", "drift: 'x' is not a number"),
+    ("timing", ["captured"], 0, "captured: must be between 1 and"),
+    ("timing", ["skipped"], [[1, "no"]], "skipped: must be a mapping"),
+    ("timing", ["warnings"], "none", "warnings: must be a list"),
+    ("acceptance", ["rows"], [], "rows: must hold a row of domain all"),
+    ("acceptance", ["rows"], "x", "rows: must be a list"),
+    ("acceptance", ["temperature"], 1e30, "temperature: must be between 0 and 100"),
+    ("acceptance", ["temperature"], 0.5, "rows 1: is of another temperature"),
+    ("acceptance", ["top_p"], 0, "top_p: must be above 0"),
+    ("acceptance", ["rows", 0, "alpha"], "x", "rows 1: alpha: 'x' is not a number"),
+    ("acceptance", ["rows", 0, "alpha"], 7, "rows 1: alpha: must be between 0 and 1"),
+    ("acceptance", ["rows", 0, "accepted_at"], [10**7, 1], "accepted_at: must not grow, from the drafts on"),
+    ("acceptance", ["rows", 0, "accepted_at"], [1], "accepted_at: must have a count for each of k = 2"),
+    ("acceptance", ["rows", 0, "k"], 10**30, "k: must be between 1 and 10000"),
+    ("acceptance", ["rows", 0, "positions"], None, "positions: is missing"),
+    ("proof", ["batch"], 10**30, "batch: must be between 1 and 1e+09"),
+    ("proof", ["plain_s"], 0, "plain_s: must be between"),
+    ("proof", ["step_s"], 1e308, "step_s: must be between"),
+    ("proof", ["predicted_step_s"], "0.1", "predicted_step_s: "),
+    ("proof", ["acceptance_length"], 3.5, "acceptance_length: counts the bonus token"),
+]
+
+
+@pytest.fixture(scope="module")
+def finished(pair: OpenPair, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The log of a whole run."""
+    log = tmp_path_factory.mktemp("finished") / "log.jsonl"
+    with pytest.MonkeyPatch.context() as patch:
+        quieten(patch)
+        calibrate_pair(pair, log, watch=Watched())
+    return log.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "value", "said"), BROKEN, ids=[f"{row[0]}-{row[3]}" for row in BROKEN]
+)
+def test_a_finding_that_its_reader_would_refuse_is_one_line(
+    tmp_path: Path, pair: OpenPair, finished: str, kind: str, place: list[Any], value: Any, said: str
+) -> None:
+    lines = [json.loads(line) for line in finished.splitlines()]
+    number = next(number for number, line in enumerate(lines) if kind in line)
+    inside = lines[number][kind]
+    for key in place[:-1]:
+        inside = inside[key]
+    inside[place[-1]] = value
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    with pytest.raises(DataError) as fault:
+        calibrate_pair(pair, log, watch=Watched(), resume=True)
+    text = str(fault.value)
+    assert text.startswith(f"{log}: line {number + 1}: a finding is broken: ")
+    assert said in text
+    assert "\n" not in text
+
+
+def test_prompts_are_read_before_anything_is_timed(tmp_path: Path, timed_work: list[float]) -> None:
+    log = tmp_path / "log.jsonl"
+    with pytest.raises(AccessError, match=r"nowhere\.txt"):
+        open_pair(request(tmp_path / "nowhere.txt"))
+    empty = tmp_path / "rows.jsonl"
+    empty.write_text('{"messages": [{"role": "user", "content": "a"}]}\n', encoding="utf-8")
+    with pytest.raises(DataError, match="the target has no chat template"):
+        calibrate_pair(open_pair(request(empty)), log, watch=Watched())
+    assert timed_work == []
+    assert not log.exists(), "nothing blocks the next run"
+
+
+def test_a_path_is_the_same_however_it_is_written(
+    tmp_path: Path, prompts: Path, pair: OpenPair, timed_work: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "log.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        calibrate_pair(pair, log, watch=Watched(("timing", 9)))
+    monkeypatch.chdir(MICRO.parent)
+    relative = request(prompts, target="micro_pair/target", draft="./micro_pair/../micro_pair/draft")
+    made = calibrate_pair(open_pair(relative), log, watch=Watched(), resume=True)
+    assert made.target == "micro_pair/target"
+
+
+def test_the_load_of_the_first_run_stays(
+    tmp_path: Path, prompts: Path, pair: OpenPair, timed_work: list[float]
+) -> None:
+    log = tmp_path / "log.jsonl"
+    busy, calm = replace(pair, load=5.6), replace(pair, load=0.2)
+    with pytest.raises(KeyboardInterrupt):
+        calibrate_pair(busy, log, watch=Watched(("timing", 9)))
+    made = calibrate_pair(calm, log, watch=Watched(), resume=True)
+    assert made.machine["load"] == 5.6
+    assert "5.6 processes wanted a core" in next(
+        one.text for one in made.warnings if one.code == "busy-machine"
+    )
+    calmer = calibrate_pair(calm, log, watch=Watched(), fresh=True)
+    assert calmer.machine["load"] == 0.2
+    assert "busy-machine" not in {one.code for one in calmer.warnings}
+
+
+@pytest.mark.parametrize(
+    ("ends", "kept", "said"),
+    [
+        ([1e30, -1, "x"], None, "eos_token_id: must be a token id or a list of them, got '1e\\+30'"),
+        ([0, "x"], None, "got 'x'"),
+        ([True], None, "got 'True'"),
+        ([0, -1, 600], (0,), "eos_token_id -1 of the target is outside its vocabulary of 512 tokens"),
+        (3, (3,), ""),
+        (None, (), ""),
+    ],
+)
+def test_end_tokens_are_token_ids(pair: OpenPair, ends: Any, kept: tuple[int, ...] | None, said: str) -> None:
+    from calibrate.opened import end_tokens
+
+    target = copy.copy(pair.target.model)
+    target.generation_config = copy.deepcopy(target.generation_config)
+    target.generation_config.eos_token_id = ends
+    loaded = replace(pair.target, model=target)
+    if kept is None:
+        with pytest.raises(DataError, match=said):
+            end_tokens(loaded, 512)
+        return
+    found, notes = end_tokens(loaded, 512)
+    assert found == kept
+    assert [said in note.text for note in notes] == ([True] if said else [])
 
 
 class FullDisk:

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from calibrate.runs import calibrate_runs
+from calibrate.runs import MOST_PAIRS, calibrate_runs
+from specmath.calibration_files import write_calibration
 from specmath.calibrations import MeasuredRuns, RunLine
 from specmath.errors import DataError, InputError
 from specmath.k_lines import run_lines
@@ -209,6 +210,25 @@ def test_a_table_that_tells_nothing_is_refused(tmp_path: Path, text: str, words:
     with pytest.raises(DataError) as caught:
         calibrate_runs(written(tmp_path, "runs.csv", text))
     assert words in str(caught.value)
+
+
+def test_more_runs_than_a_calibration_holds_are_refused_as_they_are_read(tmp_path: Path) -> None:
+    text = "k,batch,tpot_ms,acceptance_length\n" + "3,8,10,2\n" * (MOST_PAIRS + 1)
+    with pytest.raises(
+        DataError, match="holds 5,001 runs with speculation, of 5,000 at most in a calibration"
+    ):
+        calibrate_runs(written(tmp_path, "runs.csv", text))
+    whole = written(tmp_path, f"{'r' * 40}.csv", text.removesuffix("3,8,10,2\n"))
+    write_calibration(calibrate_runs(whole), tmp_path / "runs.yaml")  # there is room for all of them
+    with pytest.raises(InputError, match=r"^runs: make .* bytes, at most 1,048,576; average repeats"):
+        write_calibration(replace(found := calibrate_runs(whole), runs=found.runs * 3), tmp_path / "x.yaml")
+
+
+def test_a_context_that_no_column_tells_is_not_told(tmp_path: Path) -> None:
+    text = "k,batch,tpot_ms,acceptance_length\n3,1,5,2\n"
+    warnings = calibrate_runs(written(tmp_path, "runs.csv", text)).warnings
+    assert all("batch 1, context not told" in note.text for note in warnings if note.code == "no-plain-run")
+    assert not any("context 0" in note.text for note in warnings)
 
 
 def test_defaults_hold_where_a_column_is_missing(tmp_path: Path) -> None:

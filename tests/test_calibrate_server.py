@@ -388,6 +388,11 @@ def raw(*parts: bytes, until: threading.Event | None = None, drip: bytes = b"") 
     return answer
 
 
+def streamed(*documents: Any) -> Any:
+    """A whole stream at once."""
+    return raw(*(b"data: " + json.dumps(one).encode() + b"\n\n" for one in documents), b"data: [DONE]\n\n")
+
+
 CHUNK = b'data: {"choices": [{"text": "a", "finish_reason": null}]}\n\n'
 
 FAULTS = {
@@ -408,6 +413,19 @@ FAULTS = {
     "garbage": (raw(b"data: x\n\n"), "streams events that are no JSON; give the base URL"),
     "error event": (raw(b'data: {"error": {"message": "gone"}}\n\n'), "broke off with an error (gone)"),
     "no usage": (raw(CHUNK, b"data: [DONE]\n\n"), "tells no usage"),
+    "usage that falls": (
+        streamed(
+            *(
+                {"choices": [{"text": "a"}], "usage": {"prompt_tokens": 5, "completion_tokens": n}}
+                for n in (8, 9, 4)
+            )
+        ),
+        "counts 4 output tokens after 9, so that its usage cannot be right; look into the server",
+    ),
+    "usage that stands still": (
+        streamed(*[{"choices": [{"text": "a"}], "usage": {"prompt_tokens": 5, "completion_tokens": 7}}] * 3),
+        "counts 7 output tokens after 7, so that its usage cannot be right",
+    ),
     "no tokens": (raw(b"data: [DONE]\n\n"), "streams no tokens"),
 }
 
@@ -453,6 +471,24 @@ def test_what_does_not_speculate_is_refused(bench: Bench) -> None:
         bench.measure(bench.plain())
 
 
+def test_a_k_that_the_server_contradicts_is_refused(bench: Bench) -> None:
+    with pytest.raises(DataError, match=r"it drafts 3 tokens a step, and k = 10,000 was given; give 3, or l"):
+        bench.measure(bench.speculative(), k=10_000)
+
+
+def test_metrics_too_large_to_be_fetched_are_no_lack_of_metrics(bench: Bench) -> None:
+    engine = bench.speculative()
+    engine.padding = 33 * 2**20
+    with pytest.raises(DataError, match=r"cannot be told: its /metrics is larger than 32 MiB") as caught:
+        bench.measure(engine)
+    assert "serves no metrics" not in str(caught.value)
+
+
+def test_answers_that_take_no_time_are_refused(bench: Bench) -> None:
+    with pytest.raises(AccessError, match=r"a token took .* s, so that answers do not come as they are made"):
+        bench.measure(bench.speculative(step_s=lambda _: 1e-12))
+
+
 def test_a_server_without_metrics_is_refused(bench: Bench) -> None:
     engine = bench.speculative()
     engine.serves_metrics = False
@@ -469,6 +505,10 @@ def test_inputs(bench: Bench) -> None:
     engine = bench.speculative()
     with pytest.raises(InputError, match="baseline: is the server itself"):
         bench.measure(engine, baseline=engine.url + "/v1")
+    with pytest.raises(InputError, match=r"^url: foo is no address that can be asked"):
+        measure_server("foo", PROMPTS)
+    with pytest.raises(InputError, match=r"^baseline: foo is no address that can be asked"):
+        bench.measure(engine, baseline="foo")
     with pytest.raises(InputError, match="prompts: are none"):
         bench.measure(engine, prompts=[])
     with pytest.raises(DataError, match="serves no model 'x'; it has 'm'"):
@@ -568,6 +608,11 @@ def test_the_window_is_where_all_decode() -> None:
     assert list(window.gaps_s) == expected
     assert list(window.bursts) == [2, 2]
     assert (window.seconds, window.tokens) == (2, 4)
+
+
+@pytest.mark.parametrize("standing", [((1, 1), (1, 3), (1, 4), (1, 5)), ((1, 4), (2, 4), (3, 4), (4, 5))])
+def test_no_window_without_time_or_tokens(standing: tuple[tuple[float, float], ...]) -> None:
+    assert window_of([answer(*standing)]) is None
 
 
 def test_no_window_where_one_ends_before_another_begins() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -444,7 +445,8 @@ LOGITS = row(alpha=0.7, alpha_low=0.65, alpha_high=0.75)
     [
         pytest.param([LOGITS, RUN_2, RUN_4], {}, (0.8, 0.6, 0.45, 0.3), None, id="the largest k"),
         pytest.param(
-            [LOGITS, row(k=1, drafts=9, accepted_at=(9,), domain="code")], {}, (1.0,), None, id="a run first"
+            [LOGITS, row(k=1, drafts=900, accepted_at=(900,), domain="code")], {}, (1.0,), None,
+            id="a run first",
         ),
         pytest.param([LOGITS], {}, (), 0.7, id="logits alone"),
         pytest.param(
@@ -486,6 +488,40 @@ def test_acceptances_that_nothing_tells_apart_are_listed(
 ) -> None:
     with pytest.raises(InputError, match=problem):
         acceptance_taken(rows, wanted)
+
+
+def test_the_file_and_each_choice_are_named() -> None:
+    rows = [row(alpha=0.5, rule=one, temperature=temperature) for one in "ab" for temperature in (0.0, 1.0)]
+    with pytest.raises(InputError) as caught:
+        acceptance_taken(rows, {}, name="my/h100.yaml")
+    assert caught.value.problem == (
+        "my/h100.yaml has several acceptances (temperature 0, 1); choose one after the file, as in "
+        "my/h100.yaml,temperature=0 or my/h100.yaml,temperature=1"
+    )
+    with pytest.raises(
+        InputError, match=r"as in FILE\.yaml,temperature=1,rule=a or FILE\.yaml,temperature=1,r"
+    ):
+        acceptance_taken(rows, {"temperature": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("taken", "code", "words"),
+    [
+        (row(k=1, drafts=1, accepted_at=(1,)), "few-drafts", "rests on 1 drafts: .* known to ±1 at best"),
+        (row(k=1, drafts=25, accepted_at=(9,)), "few-drafts", "rests on 25 drafts: .* known to ±0.2 at best"),
+        (row(alpha=0.5, positions=64), "few-positions", "rests on 64 positions"),
+    ],
+)
+def test_an_acceptance_of_few_drafts_says_so(taken: AcceptanceRow, code: str, words: str) -> None:
+    (note,) = acceptance_taken([taken], {}).notes
+    assert note.code == code
+    assert re.search(words, note.text)
+
+
+def test_a_cell_far_off_its_law_is_told_though_the_file_does_not_flag_it() -> None:
+    assert "cells-contradict" not in {one.code for one in source({(8, 5, 512): 3.0}).warnings}
+    (note,) = [one for one in source({(8, 5, 512): 12.0}).warnings if one.code == "cells-contradict"]
+    assert "target at batch 8, 5 tokens, context 512 (12.00 times)" in note.text
 
 
 def test_a_longer_draft_than_was_run_goes_on_by_the_beta_law_and_is_marked() -> None:

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from hypothesis import given, settings, strategies as st
 
+from specmath.calibration_contradictions import RULES
 from specmath.calibration_files import read_calibration, write_calibration
 from specmath.calibrations import (
     METHODS,
@@ -36,6 +37,9 @@ words = st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1, max_
 texts = st.lists(words, min_size=1, max_size=4).map(" ".join)
 keys = texts.filter(lambda text: text != "<<")
 seconds = st.floats(1e-9, 1e5)
+reads = st.floats(1e-6, 1e-1)
+constants_s = st.just(0.0) | st.floats(1e-9, 1e-6)
+factors = st.floats(1 / 99, 99)
 shares = st.floats(0, 1)
 small = st.floats(0, 1e6)
 places = st.builds(
@@ -48,14 +52,18 @@ places = st.builds(
 
 
 @st.composite
-def cells(draw: st.DrawFn) -> tuple[Cell, ...]:
+def cells(draw: st.DrawFn, known: Calibration) -> tuple[Cell, ...]:
+    """Cells that the laws miss by less than two orders of magnitude."""
     found = [Place(part="target", batch=1, width=1, context=0), *draw(st.lists(places, max_size=6))]
     made = []
     for place in sorted(set(found), key=lambda place: PARTS.index(place.part)):
-        low, middle, high = sorted(draw(st.tuples(seconds, seconds, seconds)))
-        made.append(
-            Cell(place=place, seconds=middle, low_s=low, high_s=high, repeats=draw(st.integers(1, 999)))
-        )
+        law_s = float(known.law_s(place.part, place.batch, place.width, place.context))
+        if law_s:
+            misses = sorted(draw(st.tuples(factors, factors, factors)))
+            low, middle, high = (float(max(law_s * miss, 1e-9)) for miss in misses)
+            made.append(
+                Cell(place=place, seconds=middle, low_s=low, high_s=high, repeats=draw(st.integers(1, 999)))
+            )
     return tuple(made)
 
 
@@ -63,17 +71,19 @@ def cells(draw: st.DrawFn) -> tuple[Cell, ...]:
 def acceptance_rows(draw: st.DrawFn) -> AcceptanceRow:
     reached = sorted(draw(st.lists(st.integers(0, 500), min_size=1, max_size=8)), reverse=True)
     decoded = draw(st.booleans())
+    rule = draw(st.sampled_from(list(RULES)))
+    alpha = reached[0] / 500
     return AcceptanceRow(
-        rule=draw(texts),
+        rule=rule,
         temperature=draw(st.floats(0, 2)),
         top_p=draw(shares),
         domain=draw(texts),
         positions=draw(st.integers(0, 10**6)),
         requests=draw(st.integers(0, 999)),
-        alpha=draw(shares) if not decoded else draw(st.none() | shares),
-        alpha_low=draw(st.none() | shares),
-        alpha_high=draw(st.none() | shares),
-        lossless=draw(st.booleans()),
+        alpha=alpha if not decoded else draw(st.none() | st.just(alpha)),
+        alpha_low=draw(st.none() | st.floats(0, alpha)),
+        alpha_high=draw(st.none() | st.floats(alpha, 1)),
+        lossless=RULES[rule] is not False,
         k=len(reached) if decoded else None,
         drafts=500 if decoded else None,
         accepted_at=tuple(reached) if decoded else (),
@@ -81,11 +91,26 @@ def acceptance_rows(draw: st.DrawFn) -> AcceptanceRow:
     )
 
 
+@st.composite
+def proof_rows(draw: st.DrawFn) -> ProofRow:
+    k = draw(st.integers(1, 16))
+    return ProofRow(
+        batch=draw(st.integers(1, 999)),
+        k=k,
+        context=draw(st.floats(0, 1e6)),
+        acceptance_length=draw(st.floats(1, k + 1)),
+        plain_s=draw(seconds),
+        step_s=draw(seconds),
+        predicted_plain_s=draw(seconds),
+        predicted_step_s=draw(seconds),
+    )
+
+
 advice = st.builds(Advice, code=texts, text=texts, remedy=texts, until_measured=st.booleans())
 constants = st.builds(
     FittedConstant, name=texts, value=small, standard_error=st.none() | small, largest_share=shares
 )
-errors = st.lists(st.floats(-10, 10), max_size=30).map(tuple)
+errors = st.lists(st.floats(-0.99, 10), max_size=30).map(tuple)
 fits = st.builds(
     PartFit,
     part=st.sampled_from(PARTS),
@@ -95,7 +120,7 @@ fits = st.builds(
     flags=st.lists(st.builds(Flag, place=places, kind=texts, ratio=small), max_size=2).map(tuple),
 )
 machines = st.dictionaries(keys, texts | st.floats(-1e9, 1e9) | st.integers(-(2**53), 2**53), max_size=5)
-calibrations = st.builds(
+of_laws = st.builds(
     Calibration,
     target=texts,
     draft=texts,
@@ -103,38 +128,25 @@ calibrations = st.builds(
     regime=st.sampled_from(REGIMES),
     dtype=texts,
     machine=machines,
-    cells=cells(),
+    cells=st.just(()),
     target_law=st.builds(
         PassLaw,
-        weights_s=seconds,
-        compute_s_per_token=small,
-        kv_s_per_token=small,
+        weights_s=reads,
+        compute_s_per_token=constants_s,
+        kv_s_per_token=st.just(0.0) | st.floats(1e-12, 1e-9),
         kv_reread=shares,
-        fixed_s=small,
+        fixed_s=reads,
         sharpness=st.floats(1, 32),
-        experts_s=small,
+        experts_s=reads,
         expert_counts=st.just((128, 8)),
-        single_token_s=st.none() | seconds,
+        single_token_s=st.none() | reads,
     ),
-    draft_law=st.builds(DraftLaw, fixed_s=small, s_per_sequence=small, kv_s_per_token=small, round_s=small),
-    plain_host=st.builds(HostLaw, fixed_s=small),
-    step_host=st.builds(HostLaw, fixed_s=small, s_per_sequence=small, s_per_token=small),
+    draft_law=st.builds(DraftLaw, fixed_s=constants_s, s_per_sequence=constants_s, round_s=constants_s),
+    plain_host=st.builds(HostLaw, fixed_s=constants_s),
+    step_host=st.builds(HostLaw, fixed_s=constants_s, s_per_sequence=constants_s, s_per_token=constants_s),
     fits=st.lists(fits, max_size=2).map(tuple),
     acceptance=st.lists(acceptance_rows(), max_size=3).map(tuple),
-    proof=st.lists(
-        st.builds(
-            ProofRow,
-            batch=st.integers(1, 999),
-            k=st.integers(1, 16),
-            context=st.floats(0, 1e6),
-            acceptance_length=st.floats(1, 17),
-            plain_s=seconds,
-            step_s=seconds,
-            predicted_plain_s=seconds,
-            predicted_step_s=seconds,
-        ),
-        max_size=2,
-    ).map(tuple),
+    proof=st.lists(proof_rows(), max_size=2).map(tuple),
     last_captured_tokens=st.none() | st.integers(1, 4096),
     match_rate=shares,
     skipped=st.lists(st.tuples(places, texts), max_size=2).map(tuple),
@@ -142,6 +154,14 @@ calibrations = st.builds(
     created=texts,
     specmath_version=texts,
 )
+
+
+@st.composite
+def calibrations(draw: st.DrawFn) -> Calibration:
+    known = draw(of_laws)
+    return replace(known, cells=draw(cells(known)))
+
+
 measured_runs = st.builds(
     MeasuredRuns,
     source=texts,
@@ -180,7 +200,7 @@ measured_runs = st.builds(
 
 
 @settings(max_examples=150)
-@given(record=calibrations | measured_runs)
+@given(record=calibrations() | measured_runs)
 def test_what_is_written_is_read_to_the_last_bit(
     tmp_path_factory: pytest.TempPathFactory, record: Calibration | MeasuredRuns
 ) -> None:
@@ -190,7 +210,7 @@ def test_what_is_written_is_read_to_the_last_bit(
 
 
 @settings(max_examples=50)
-@given(record=calibrations)
+@given(record=calibrations())
 def test_other_readers_of_yaml_find_numbers_where_numbers_are(
     tmp_path_factory: pytest.TempPathFactory, record: Calibration
 ) -> None:
@@ -293,9 +313,16 @@ laws:
   target: {weights_s: 0.008, compute_s_per_token: 1.0e-06}
   draft: {fixed_s: 0.001}
 acceptance:
-  - {rule: rejection, temperature: 1.0, top_p: 1.0, domain: all, positions: 9, requests: 3, alpha: 0.7}
-  - {rule: rejection, temperature: 1.0, top_p: 1.0, domain: all, positions: 9, requests: 3, k: 2, drafts: 9,
-     accepted_at: [8, 5]}
+  - {rule: rejection sampling, temperature: 1.0, top_p: 1.0, domain: all, positions: 9, requests: 3,
+     alpha: 0.7}
+  - {rule: rejection sampling, temperature: 1.0, top_p: 1.0, domain: all, positions: 9, requests: 3,
+     k: 2, drafts: 9, accepted_at: [8, 5]}
+proof:
+  - {batch: 1, k: 2, context: 512, acceptance_length: 2.4, plain_s: 0.008, step_s: 0.01,
+     predicted_plain_s: 0.008, predicted_step_s: 0.0101}
+fits:
+  - part: target
+    errors: [0.1, -0.1]
 cells:
   target:
     - [1, 1, 512, 0.0081, 0.0080, 0.0082, 20]
@@ -335,12 +362,40 @@ def test_the_file_that_is_broken_below_is_sound(tmp_path: Path) -> None:
         ("calibration/1", "calibration/one", "schema: got 'specmath.calibration/one'; a calibration begins"),
         ("kind: passes", "kind: steps", "kind: must be passes or runs, got 'steps'"),
         ("kind: passes\n", "", "kind: is missing"),
+        ("compute_s_per_token: 1.0e-06}", "compute_s_per_token: 1.0e+308}",
+         "laws.target.compute_s_per_token: must be between 0 and 100000, got 1e+308"),
+        ("rejection sampling", "rejection samping",
+         "acceptance 1: rule: 'rejection samping' is no acceptance rule; did you mean 'rejection sampling'?"),
+        ("rejection sampling", "hope", "acceptance 1: rule: 'hope' is no acceptance rule; it is one of"),
+        ("rejection sampling", "Relaxed-Acceptance", "acceptance 1: lossless: must be false for Relaxed-"),
+        ("alpha: 0.7", "alpha: 0.7, alpha_low: 0.8",
+         "acceptance 1: alpha: must lie in its own interval (0.8 to ?), got 0.7"),
+        ("alpha: 0.7", "alpha: 0.7, alpha_low: 0.1, alpha_high: 0.6",
+         "acceptance 1: alpha: must lie in its own interval (0.1 to 0.6), got 0.7"),
+        ("drafts: 9, accepted_at: [8, 5]", "drafts: 900, alpha: 0.8, accepted_at: [9, 5]",
+         "acceptance 2: alpha: 0.8 contradicts the counts, where 0.01 of 900 first tokens were accepted"),
+        ("acceptance_length: 2.4", "acceptance_length: 3.4",
+         "proof 1: acceptance_length: counts the bonus token, so must be between 1 and 3, got 3.4"),
+        ("[0.1, -0.1]", "[0.1, -1.1]",
+         "fits 1: errors: are law over cell minus 1, so must be above -1, got -1.1"),
+        ("0.0082, 0.0081, 0.0083", "100000, 0.0081, 100000",
+         "cells.target 2: [1, 4, 512] took 100,000 s, and its law says 8.004 ms: more than 100 times apart"),
+        ("0.0082, 0.0081, 0.0083", "0.00002, 0.00001, 0.0083",
+         "cells.target 2: [1, 4, 512] took 20 µs, and its law says 8.004 ms: more than 100 times apart"),
+        ("weights_s: 0.008, compute_s_per_token: 1.0e-06", "weights_s: 0, compute_s_per_token: 1.0e-320",
+         "laws.target: takes 1e-320 s for one token, and nothing is done in less than 1 ns; check the unit"),
+        ("{fixed_s: 0.001}", "{fixed_s: 1.0e-320}", "laws.draft: takes 1e-320 s for one token"),
+        ("{fixed_s: 0.001}", "{fixed_s: 0.001}\n  plain-host: {fixed_s: 100000}",
+         "laws.plain-host: takes 100,000 s for one token, and the longest pass timed 8.2 ms; check the unit"),
+        ("{fixed_s: 0.001}", "{fixed_s: 0.001, kv_s_per_token: 9}", "laws.draft: takes 9.001 s for one"),
+        ("cells:\n", "cells:\n  plain-host:\n    - [1, 1, 512, 0.0001, 0.0001, 0.0001, 20]\n",
+         "cells.plain-host 1: [1, 1, 512] took 100 µs, and its law says 0 s: more than 100 times apart"),
         ("kind: passes", "kind: runs", "target: unknown key"),
         ("dtype: bfloat16", "dtpye: bfloat16", "dtpye: unknown key; did you mean dtype?"),
         ("target: llama\n", "", "target: is missing"),
         ("eager", "lazy", "regime: must be one of eager, cuda-graph, compile, got 'lazy'"),
         ("draft-model", "medusa", "method: must be one of draft-model, ngram, got 'medusa'"),
-        ("weights_s: 0.008", "weights_s: -1", "laws.target.weights_s: must be at least 0, got -1"),
+        ("weights_s: 0.008", "weights_s: -1", "laws.target.weights_s: must be between 0 and 100000, got -1"),
         ("weights_s: 0.008", "weights: 0.008", "laws.target.weights: unknown key; did you mean weights_s?"),
         ("weights_s: 0.008, ", "", "laws.target.weights_s: is missing"),
         ("1.0e-06", "1e-06", "laws.target.compute_s_per_token: YAML 1.1 reads 1e-06 as text; write 1.0e-06"),
@@ -349,8 +404,8 @@ def test_the_file_that_is_broken_below_is_sound(tmp_path: Path) -> None:
         ("  draft: {fixed_s: 0.001}\n", "", "laws.draft: is missing"),
         ("{fixed_s: 0.001}", "[0.001]", "laws.draft: must be a mapping of keys to values, got a list"),
         ("alpha: 0.7", "alpha: 1.7", "acceptance 1: alpha: must be between 0 and 1, got 1.7"),
-        ("alpha: 0.7", "positions: 9", "line 14: key 'positions' is given twice"),
-        (", alpha: 0.7", "", "acceptance 1: alpha: is missing; give it, or k, drafts and accepted_at"),
+        ("alpha: 0.7", "positions: 9", "line 15: key 'positions' is given twice"),
+        (",\n     alpha: 0.7", "", "acceptance 1: alpha: is missing; give it, or k, drafts and accepted_at"),
         ("[8, 5]", "[5, 8]", "acceptance 2: accepted_at: must not grow, from the drafts on (9), got [5, 8]"),
         ("[8, 5]", "[10, 5]", "acceptance 2: accepted_at: must not grow, from the drafts on (9)"),
         ("[8, 5]", "[8]", "acceptance 2: accepted_at: must have a count for each of k = 2, got 1"),
@@ -366,7 +421,7 @@ def test_the_file_that_is_broken_below_is_sound(tmp_path: Path) -> None:
         ("0.0082, 0.0081", ".inf, 0.0081", "cells.target 2: "),
         ("0.0083, 20]", "0.0083]", "cells.target 2: must be a list of 7 numbers, got a list of 6"),
         ("- [1, 4, 512", "- [[1], 4, 512", "cells.target 2: must be a number, got a list"),
-        ("    - [1, 4,", "    - &a [1, 4,", "line 20: anchors and aliases (&, *) are not read"),
+        ("    - [1, 4,", "    - &a [1, 4,", "line 27: anchors and aliases (&, *) are not read"),
         ("cells:\n  target", "cells:\n  draft", "cells.target: is missing; a calibration has at least one"),
         ("cells:\n  target", "cells:\n  trget", "cells.trget: unknown key; did you mean target?"),
         ("device: cpu", "device: [cpu]", "machine.device: must be a text, got a list"),

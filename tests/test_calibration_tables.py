@@ -12,7 +12,7 @@ import pytest
 
 from specmath.calibration_files import read_calibration
 from specmath.calibration_tables import CalibrationTable, RunsTable
-from specmath.calibration_text import accepted_text, fit_lines
+from specmath.calibration_text import acceptance_lines, accepted_text, fit_lines
 from specmath.calibrations import (
     AcceptanceRow,
     Calibration,
@@ -258,6 +258,49 @@ def test_the_verdict_ends_in_what_to_type(settings: list[tuple[float, float]], c
     assert made.verdict.endswith(f"; use it with --measured mine.yaml{choice}")
     assert "mine.yaml" in made.source.basis
     assert "--measured" not in table(acceptance=rows).verdict
+
+
+def test_acceptances_are_a_table_of_their_own() -> None:
+    made = table()
+    rows = toy().acceptance
+    assert [row["alpha"] for row in made.details["acceptance"]] == [row.alpha for row in rows]
+    lines = made.derivation[-len(rows) - 1 :]
+    assert lines[0].split() == [
+        "rule",
+        "T",
+        "top-p",
+        "domain",
+        "context",
+        "α",
+        "95",
+        "%",
+        "interval",
+        "texts",
+        "k",
+        "E",
+    ]
+    for line, row in zip(lines[1:], rows, strict=True):
+        assert line.startswith(row.rule)
+        assert row.acceptance_length is None or line.endswith(f"{row.acceptance_length:.3f}")
+    deciding = [row for row in rows if row.accepted_at and row.domain == "all" and row.context is None]
+    told = [text for text in made.assumptions if text.startswith("acceptance by")]
+    assert len(told) == len(deciding) < len(rows) or len(rows) == len(deciding)
+    assert list(acceptance_lines(())) == []
+
+
+def test_remarks_say_why_cells_are_empty_and_speedups_differ() -> None:
+    alone, differ = table(proof=(PROOF,)).remarks
+    assert alone.startswith("the proof ran at T = 1 alone")
+    assert "rows of other sampling have no measured, predicted and error" in alone
+    assert differ.startswith("speed-up takes E of the acceptance run")
+    assert table(proof=()).remarks == ()
+    one = tuple(row for row in toy().acceptance if row.temperature == 1)
+    assert len(table(proof=(PROOF,), acceptance=one).remarks) == 1
+
+
+def test_drift_is_told_in_words() -> None:
+    made = table(machine={"device": "a", "drift": -0.0504})
+    assert made.inputs["drift"] == "-5.0% of the time of a pass, from the start of the run"
 
 
 # ---------------------------------------------------------------- warnings

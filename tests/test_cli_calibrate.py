@@ -13,16 +13,19 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from transformers import AutoModelForCausalLM
 
+from calibrate.runs import calibrate_runs
 from specmath.calibration_files import read_calibration
 from specmath.calibrations import Calibration, MeasuredRuns
 from specmath.cli import run
-from specmath.errors import AccessError
+from specmath.cli.calibrate_files import write_checked
+from specmath.errors import AccessError, DataError
 from specmath.files import atomic_write
 from tests.fake_engine import FakeEngine, FakeTime
 from tests.test_calibrate_history import NOW_S, Server, asked, off_on_day
@@ -95,6 +98,12 @@ def test_a_pair_from_end_to_end(call: Call, tmp_path: Path) -> None:
     assert {"mine.yaml", "mine.yaml.log.jsonl", "prompts.txt"} == {path.name for path in tmp_path.iterdir()}
     assert isinstance(read_calibration(tmp_path / "mine.yaml"), Calibration)
 
+    kept = read_calibration(tmp_path / "mine.yaml")
+    assert isinstance(kept, Calibration)
+    told = [(one["rule"], one["temperature"], one["domain"], one["alpha"]) for one in document["acceptance"]]
+    assert told == [(one.rule, one.temperature, one.domain, one.alpha) for one in kept.acceptance]
+    assert sum("acceptance by" in text for text in document["assumptions"]) == 2
+
     row = document["rows"][1]
     for question in ("speedup --k 2 --batch 1", "crossover --k 2", "schedule --batches 1=1"):
         status, out, err = call(f"{question} --context 32 --measured mine.yaml,temperature=1 -f json")
@@ -107,15 +116,20 @@ def test_a_pair_from_end_to_end(call: Call, tmp_path: Path) -> None:
                 row["breakeven_acceptance_length"]
             )
     status, message = refused(call, "speedup --k 2 --batch 1 --measured mine.yaml")
-    assert "choose one after the file, as in FILE.yaml,temperature=0" in message
+    assert "choose one after the file, as in mine.yaml,temperature=0" in message
 
     # what is done is done: a run that resumes measures nothing, and a new one begins anew
     log = (tmp_path / "mine.yaml.log.jsonl").read_bytes()
     status, out, err = call(f"calibrate {PAIR} {SMALL} --prompts prompts.txt -o mine.yaml --resume")
-    assert (status, err) == (0, "specmath: loading the models\n")
+    replaced = re.compile(
+        r"specmath: mine\.yaml holds the calibration of 20[-0-9T:+]+, which this run replaces"
+    )
+    first, *said = err.splitlines()
+    assert replaced.fullmatch(first)
+    assert (status, said) == (0, ["specmath: loading the models"])
     assert (tmp_path / "mine.yaml.log.jsonl").read_bytes() == log
     status, _, err = call(f"calibrate {PAIR} {SMALL} --skip acceptance,proof -o mine.yaml")
-    assert (status, err.splitlines()[1:]) == (0, ["specmath: timing 10 cells"])
+    assert (status, err.splitlines()[2:]) == (0, ["specmath: timing 10 cells"])
     assert (tmp_path / "mine.yaml.log.jsonl").read_bytes() != log
 
 
@@ -159,6 +173,79 @@ def on_a_terminal(command: list[str], folder: Path, columns: int) -> tuple[int, 
                 screen += piece
     os.close(controller)
     return process.returncode, screen.decode()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_names_the_way_on(tmp_path: Path, number: signal.Signals) -> None:
+    line = f"calibrate {PAIR} {SMALL} --skip acceptance,proof --batch 1,2,3,4,5,6 --time-limit 600"
+    log = tmp_path / "calibration.yaml.log.jsonl"
+    with subprocess.Popen(
+        [sys.executable, "-m", "specmath", *line.split()],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(HERE.parent)},
+    ) as process:
+        until = time.monotonic() + 60
+        while not (log.exists() and log.read_bytes().count(b"\n") > 20) and time.monotonic() < until:
+            time.sleep(0.01)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, err
+    assert err.splitlines()[-1] == (
+        "specmath: error: interrupted; calibration.yaml.log.jsonl keeps what is done, --resume takes it up"
+    )
+
+
+def test_a_resume_without_a_log_is_said(call: Call, tmp_path: Path) -> None:
+    status, _, err = call(f"calibrate {PAIR} {SMALL} --skip acceptance,proof -o new.yaml --resume")
+    assert status == 0
+    assert err.splitlines()[0] == (
+        "specmath: new.yaml.log.jsonl is not there: nothing to take up, a new run begins"
+    )
+
+
+def test_where_the_file_would_lie_is_tried_first(call: Call, tmp_path: Path) -> None:
+    """Before models are loaded, and before a server is asked."""
+    (tmp_path / "folder.yaml").mkdir()
+    (tmp_path / "full.yaml").symlink_to("/dev/full")
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "other.yaml").write_text("schema: somebody.else/1\nname: kept\n", encoding="utf-8")
+    (tmp_path / "text.yaml").write_text("no: [yaml", encoding="utf-8")
+    cases = {
+        "folder": "is a folder; give the name of a file in it",
+        "full": "is no regular file; choose another path",
+        "pipe": "is no regular file; choose another path",
+        "other": "is no calibration, and would be lost; choose another path",
+        "text": "is no calibration, and would be lost; choose another path",
+    }
+    for way in (PAIR, "--server http://127.0.0.1:9", f"--runs {RUNS}/tensorrt_llm_r1_mtp.csv"):
+        for name, said in cases.items():
+            assert refused(call, f"calibrate {way} -o {name}.yaml") == (1, f"{name}.yaml: {said}")
+    assert (tmp_path / "other.yaml").read_text(encoding="utf-8").endswith("kept\n")
+    (tmp_path / "empty.yaml").touch()
+    assert call(f"calibrate --runs {RUNS}/tensorrt_llm_r1_mtp.csv -o empty.yaml")[0] == 0
+
+
+def test_a_folder_that_takes_no_file_is_named(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: Any) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    status, said = refused(call, f"calibrate {PAIR} -o a.yaml")
+    assert (status, said) == (1, "a.yaml: cannot be written (Read-only file system); choose another path")
+
+
+def test_what_its_reader_refuses_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    good = calibrate_runs(str(RUNS / "tensorrt_llm_r1_mtp.csv"))
+    write_checked(good, path)
+    kept = path.read_bytes()
+    bad = replace(good, runs=(replace(good.runs[0], batch=2 * 10**9),))
+    with pytest.raises(DataError, match=r"a\.yaml: is not written, as nothing would read it: .*batch"):
+        write_checked(bad, path)
+    assert path.read_bytes() == kept
+    assert [one.name for one in tmp_path.iterdir()] == ["a.yaml"]
 
 
 def test_a_lookup_and_a_sigint(call: Call, tmp_path: Path) -> None:
@@ -278,8 +365,8 @@ def test_a_dry_run_measures_nothing(call: Call, nothing_is_built: None, tmp_path
     assert " cells on " in verdict
     assert " MB at most, about " in verdict
     assert " do not fit" in verdict
-    assert "602 tokens are more than the 512 that the pair takes" in out
-    assert "acceptance and proof not counted" in out
+    assert "601 to 616 tokens are more than the 512 that the pair takes" in out
+    assert "of timing, acceptance and proof" in out
     document = json.loads(call(f"{line} -f json")[1])
     assert document["schema"] == "specmath.calibration_plan/1"
     assert document["inputs"]["memory_bytes"] > 4e6

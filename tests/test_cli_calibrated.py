@@ -58,9 +58,11 @@ def changed(tmp_path: Path, *changes: tuple[str, str]) -> str:
 
 def test_a_calibration_leads_and_brings_its_acceptance(capsys: pytest.CaptureFixture[str]) -> None:
     document = asked(capsys, "speedup --batch 8 --context 512", "--measured", AT_1)
-    rows = document["rows"]
-    assert [row["case"] for row in rows] == ["calibrated", *DATASHEET]
-    assert rows[0]["k"] == 4  # as many as were decoded
+    cases = [(row["case"], row["k"]) for row in document["rows"]]
+    drafted = (1, 4)  # lengths that were timed, up to as many as were decoded
+    assert cases == [(case, k) for k in drafted for case in ("calibrated", *DATASHEET)]
+    assert "k 1, 4: the draft lengths that were timed; --k asks for others" in document["assumptions"]
+    rows = document["rows"][4:]
     assert rows[0]["breakeven_acceptance_length"] == pytest.approx(R_AT_4, rel=1e-9)
     assert rows[0]["acceptance_length"] == pytest.approx(1 + sum(SURVIVAL), rel=1e-12)
     assert rows[0]["speedup"] == pytest.approx((1 + sum(SURVIVAL)) / R_AT_4, rel=1e-9)
@@ -89,7 +91,7 @@ def test_a_smaller_k_is_cut_from_the_survival_and_a_larger_marked(capsys: pytest
 def test_one_of_its_acceptances_is_chosen(
     capsys: pytest.CaptureFixture[str], choice: str, length: float
 ) -> None:
-    row = asked(capsys, "speedup --batch 8 --context 512", "--measured", f"{TOY},{choice}")["rows"][0]
+    row = asked(capsys, "speedup --batch 8 --context 512 --k 4", "--measured", f"{TOY},{choice}")["rows"][0]
     assert row["acceptance_length"] == pytest.approx(length, rel=1e-12)
 
 
@@ -165,7 +167,7 @@ def test_what_contradicts_the_calibration_is_refused_by_name(
 @pytest.mark.parametrize(
     ("text", "status", "problem"),
     [
-        (str(TOY), 2, "--measured: has several acceptances (temperature 0, 1); choose one after the file"),
+        (str(TOY), 2, "toy.yaml has several acceptances (temperature 0, 1); choose one after the file"),
         (f"{TOY},temperature=3", 2, "holds no acceptance of temperature 3; it has temperature 0, 1"),
         (f"{TOY},heat=3", 2, "toy.yaml: unknown key 'heat'; use temperature, top-p, rule, domain"),
         (f"{TOY},temperature=warm", 2, "toy.yaml: 'warm' is not a number"),

@@ -336,9 +336,23 @@ def test_signs_that_no_request_may_hold_are_quoted(web: Web) -> None:
 def test_origins_differ_by_scheme_host_and_port() -> None:
     asked = Address("http://host/a", "Basic x")
     same = ("/b", "http://host:80/b", "http://HOST/b")
-    other = ("http://host:81/b", "https://host/b", "http://host.example/b", "//other/b")
+    other = ("http://host:81/b", "https://host/b")
     assert [next_address(asked, one).authorization for one in same] == ["Basic x"] * 3
-    assert [next_address(asked, one).authorization for one in other] == [""] * 4
+    assert [next_address(asked, one).authorization for one in other] == [""] * 2
+
+
+@pytest.mark.parametrize("location", ["http://host.example/b", "https://other/b", "//other/b"])
+def test_no_redirection_leads_to_another_host(location: str) -> None:
+    words = r"^http://host/a: redirects from host to (other|host\.example), and no other host is asked; give"
+    with pytest.raises(AccessError, match=words):
+        next_address(Address("http://host/a", "Basic x"), location)
+
+
+def test_another_host_is_not_asked_even_on_this_machine(web: Web, web_elsewhere: Web) -> None:
+    web.redirect("/", web_elsewhere.url.replace("127.0.0.1", "localhost"))
+    with pytest.raises(AccessError, match=r"redirects from 127\.0\.0\.1 to localhost"):
+        fetch(web.url)
+    assert web_elsewhere.asked == []
 
 
 def test_urls_are_told_from_paths_and_texts() -> None:

@@ -111,6 +111,34 @@ def test_readable_column(key: str, values: list[Cell], header: str, cells: list[
     assert (column.header, column.cells) == (header, cells)
 
 
+def test_long_fractions_in_texts_are_shortened_for_readers_alone() -> None:
+    class Laws(Fake):
+        keys = ("law",)
+        columns: ClassVar[Columns] = {"law": ["survival=0.578921568627451/0.25", "rates=0.81/0.7"]}
+        text = "survival=0.578921568627451, vllm 0.25.1"
+
+    result = Laws()
+    assert readable_columns(result)[0].cells == ["survival=0.5789/0.25", "rates=0.81/0.7"]
+    assert notes_of(result, explain=False)[0].text == "survival=0.5789, vllm 0.25.1"
+    data = io.StringIO()
+    tables.write(result, data, "csv")
+    assert "survival=0.578921568627451/0.25" in data.getvalue()
+
+
+def test_remarks_stand_below_a_reader_s_table() -> None:
+    class Remarked(Fake):
+        keys = ("k", "batch")
+        columns: ClassVar[Columns] = {"k": [1, 2], "batch": [3, 3]}
+        shown_keys = ("k",)
+        remarks = ("batch 3 in all rows",)
+
+    for format, line in (("md", "- Note: batch 3 in all rows"), ("table", "note: batch 3 in all rows")):
+        page = io.StringIO()
+        tables.write(Remarked(), page, format)
+        assert line in page.getvalue()
+        assert page.getvalue().count("batch") == 1
+
+
 def test_every_title_is_unique_and_every_key_its_own() -> None:
     assert all(key == column.key for key, column in COLUMNS.items())
     assert len({(column.title, column.unit) for column in COLUMNS.values()}) == len(COLUMNS)

@@ -75,16 +75,35 @@ def test_throughputs_are_of_all_sequences_together(tmp_path: Path) -> None:
     [
         ("a.csv", "", "holds no run"),
         ("a.csv", "k,batch\n", "holds no run"),
-        ("a.csv", "batch,speedup\n8,1.5\n", "line 2: k: is missing; add the column, or give --k"),
+        ("a.csv", "batch,speedup\n8,1.5\n", "line 2: k: is missing; add the column$"),
         ("a.csv", "k,speedup\n3,1.5\n", "line 2: batch: is missing"),
         ("a.csv", "k,batch,speedup\n3,8,fast\n", "line 2: speedup: must be a number, got 'fast'"),
         (
             "a.csv",
             "k,batch,speedup\n\n3.5,8,1\n",
-            "line 3: k: must be a whole number of at least 0, got '3.5'",
+            "line 3: k: must be a whole number from 0 to 10000, got '3.5'",
         ),
-        ("a.csv", "k,batch,speedup\n-3,8,1\n", "k: must be a whole number of at least 0"),
-        ("a.csv", "k,batch,speedup\n3,0,1\n", "batch: must be a whole number of at least 1"),
+        ("a.csv", "k,batch,speedup\n-3,8,1\n", "k: must be a whole number from 0 to 10000"),
+        ("a.csv", "k,batch,speedup\n10001,8,1\n", "k: must be a whole number from 0 to 10000, got '10001'"),
+        ("a.csv", "k,batch,context\n3,8,-1\n", "context: must be a number from 0 to 1e\\+09, got '-1'"),
+        ("a.csv", "k,Batch,speedup\n3,8,1\n", "line 2: batch: is missing; call the column 'Batch' batch"),
+        ("a.csv", "k,Batch Size,speedup\n3,8,1\n", "batch: is missing; call the column 'Batch Size' batch"),
+        (
+            "a.csv",
+            "k,batch,TPOT (ms),acceptance_length\n3,8,6,2\n",
+            r"line 2: the time per token: is missing; call the column 'TPOT \(ms\)' tpot_ms",
+        ),
+        (
+            "a.csv",
+            "k,batch,tpot_ms,Acceptance length\n3,8,6,2\n",
+            "acceptance_length: is missing; call the column 'Acceptance length' acceptance_length",
+        ),
+        (
+            "a.csv",
+            "k,batch,tpot_s,tpot_ms\n0,8,0.006,7\n",
+            "line 2: tpot_s and tpot_ms contradict each other; leave one",
+        ),
+        ("a.csv", "k,batch,speedup\n3,0,1\n", "batch: must be a whole number from 1 to"),
         ("a.csv", "k,batch,tokens_per_s\n3,8,-1\n", "line 2: tokens_per_s: must be above 0"),
         ("a.jsonl", '{"k": 3, "batch": 8, "speedup": true}', "speedup: must be a number, got True"),
         ("a.jsonl", '{"k": 3, "batch": 8, "speedup": NaN}', "speedup: must be a number, got nan; leave out"),
@@ -108,3 +127,39 @@ def test_infinity_in_a_column_of_no_interest_is_no_fault(tmp_path: Path) -> None
     text = '{"max_concurrency": 8, "output_throughput": 320.0, "request_rate": Infinity}'
     (run,), _ = read_runs(written(tmp_path, "a.jsonl", text), defaults=RunDefaults(k=0))
     assert run.seconds_per_token == 0.025
+
+
+def test_an_option_is_named_where_the_question_has_it(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.csv", "k,speedup\n3,1.5\n")
+    with pytest.raises(DataError, match=r"batch: is missing; add the column, or give --batch$"):
+        read_runs(path, defaults=RunDefaults(k=3))
+
+
+def test_a_column_of_another_spelling_is_named_where_it_is_left_out(tmp_path: Path) -> None:
+    text = "k,batch,Context,mood,tpot_ms\n0,8,512,good,10\n"
+    _, (note,) = read_runs(written(tmp_path, "a.csv", text))
+    assert note.text.endswith("not used: Context (call it context), mood")
+
+
+PLAIN = "k,batch,tpot_ms\n0,8,10\n0,4,7\n0,8,{}\n"
+
+
+def test_plain_runs_that_differ_by_more_than_repeats_do_are_told_with_their_lines(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.csv", PLAIN.format(13))
+    _, (note,) = read_runs(path)
+    assert note.code == "plain-runs-differ"
+    assert note.text.startswith(f"{path}: line 2 (10 ms) and {path}: line 4 (13 ms) are both without spec")
+    assert "context not told, and differ by 30%: the mean of 2 such runs is used" in note.text
+    assert read_runs(written(tmp_path, "b.csv", PLAIN.format(10.7)))[1] == ()
+
+
+@pytest.mark.parametrize(("throughput", "ratio"), [(800, None), (750, None), (400, "2"), (1600, "0.5")])
+def test_a_throughput_beside_a_time_that_differs_is_told(
+    tmp_path: Path, throughput: float, ratio: str | None
+) -> None:
+    """8 sequences at 10 ms a token are 800 tokens a second; a tenth goes to prefill and waiting."""
+    path = written(tmp_path, "a.csv", f"k,batch,tpot_ms,tokens_per_s\n0,8,10,{throughput}\n")
+    (run,), notes = read_runs(path)
+    assert run.seconds_per_token == 0.01
+    assert [note.code for note in notes] == ([] if ratio is None else ["times-differ"])
+    assert all(f"line 2, where batch / throughput is {ratio} times" in note.text for note in notes)

@@ -15,7 +15,7 @@ from specmath.engines.fetching import Limits
 from specmath.engines.recognition import read_scrape, read_telemetry
 from specmath.engines.server_facts import ServerFacts, facts_of
 from specmath.engines.server_telemetry import read_server, telemetry_of
-from specmath.engines.servers import ask_server
+from specmath.engines.servers import ask_server, metrics_of
 from specmath.engines.watching import watch_server
 from specmath.errors import AccessError, DataError, InputError
 
@@ -541,3 +541,14 @@ def test_a_silent_server_costs_one_time_out(web: Web) -> None:
     with pytest.raises(AccessError, match=r"not complete after 0\.3 s"):
         ask_server(web.url, SHORT)
     assert web.paths == ["/v1/models"]
+
+
+def test_metrics_too_large_to_be_fetched_are_no_lack_of_metrics(web: Web) -> None:
+    web.serve("/v1/models", models("vllm", "m"))
+    with pytest.raises(DataError, match="serves no metrics; "):
+        metrics_of(web.url)
+    web.serve("/metrics", "#" * 2000)
+    with pytest.raises(
+        DataError, match="its /metrics is larger than 1000 bytes, the most that is fetched; save"
+    ):
+        metrics_of(web.url, Limits(size_bytes=1000))

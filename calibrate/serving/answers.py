@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 from calibrate.serving.streaming import DONE, Stream, error_text
@@ -93,7 +94,7 @@ def read_answer(stream: Stream) -> Answer:
         problem = f"{what}, so that no time per token can be told; check that it completes text"
         raise DataError(stream.where, problem)
     prompt, output = usage
-    tokens, counted = _cumulated(pieces, output)
+    tokens, counted = _cumulated(pieces, output, stream.where)
     return Answer(
         sent_s=stream.sent_s,
         first_s=pieces[0].at_s,
@@ -147,10 +148,15 @@ def _piece(at_s: float, event: Mapping[str, Any]) -> _Piece | None:
     return _Piece(at_s, characters, tokens) if characters or tokens else None
 
 
-def _cumulated(pieces: Sequence[_Piece], output: int) -> tuple[list[float], str]:
+def _cumulated(pieces: Sequence[_Piece], output: int, where: str) -> tuple[list[float], str]:
     """Tokens up to each piece, and how they are known."""
     told = [piece.tokens for piece in pieces if piece.tokens is not None]
     if len(told) == len(pieces):
+        fall = next(((one, then) for one, then in pairwise(told) if then < one), None)
+        if fall or (len(told) > 1 and told[-1] == told[0]):
+            one, then = fall or (told[0], told[-1])
+            problem = f"counts {then:g} output tokens after {one:g}, so that its usage cannot be right"
+            raise DataError(where, f"{problem}; look into the server, or a proxy before it")
         return told, "usage"
     if abs(len(pieces) - output) <= 1:
         return [float(number + 1) for number in range(len(pieces))], "events"

@@ -16,7 +16,7 @@ from specmath.engines.exposition import difference
 from specmath.engines.increases import RUNNING, short_name
 from specmath.engines.recognition import read_telemetry
 from specmath.engines.server_telemetry import telemetry_of
-from specmath.engines.servers import Server, ask_server
+from specmath.engines.servers import Server, ask_server, broken_metrics
 from specmath.engines.telemetry import Telemetry
 from specmath.errors import DataError
 from specmath.results import Advice
@@ -106,7 +106,9 @@ class Counters:
         """From the timings in the answers, which llama.cpp gives without metrics, too."""
         documents = [answer.document for answer in level.answers if answer.document]
         if not documents:
-            return Counted(missing="the server serves no metrics; start it with them (llama.cpp: --metrics)")
+            broken = "" if self.before is None else broken_metrics(self.before)
+            none = "the server serves no metrics; start it with them (llama.cpp: --metrics)"
+            return Counted(missing=broken or none)
         lines = "\n".join(json.dumps(document) for document in documents)
         (record,) = read_telemetry(BytesIO(lines.encode()), name=f"{self.url}: timings", engine="llama.cpp")
         return self._counted(record, level)
@@ -119,12 +121,22 @@ class Counters:
             found = estimate_acceptance(record, k=self.k)
         except DataError as fault:
             return replace(common, missing=fault.problem)
+        if contradiction := _contradicted(self.k, record):
+            return replace(common, missing=contradiction)
         length, notes = _length(found, level)
         if isnan(length):
             told = "it tells no acceptance length" if found.k else NO_K
             return replace(common, missing=told)
         warnings = (*notes, *_last_interval(record))
         return replace(common, acceptance_length=length, k=found.k, warnings=warnings)
+
+
+def _contradicted(given: int | None, record: Telemetry) -> str:
+    """Why a k that was given cannot be that of the server; empty where it can."""
+    told = record.k or (None if record.k_varies else len(record.accepted_at) or None)
+    if given is None or told is None or told == given:
+        return ""
+    return f"it drafts {told} tokens a step, and k = {given:,} was given; give {told}, or leave k out"
 
 
 def _of_model(records: Sequence[Telemetry], model: str) -> Telemetry | None:

@@ -19,6 +19,7 @@ from calibrate.serving.rounds import Window, asked_together, window_of
 from calibrate.serving.streaming import Halt
 from specmath.clustered_errors import ratio_standard_error
 from specmath.errors import SpecmathError
+from specmath.measurements import MIN_SECONDS
 
 MERGED: Final = 0.005
 """Share of deliveries with the tokens of several steps that is still passed over."""
@@ -159,7 +160,7 @@ class LevelRun:
         """The level as measured.
 
         Raises:
-            Refused: too many requests failed, or at no time did all of them decode.
+            Refused: too many requests failed, at no time did all of them decode, or in no time.
         """
         windows, requests = self.windows, len(self.answers) + len(self.failures)
         failed = len(self.failures)
@@ -171,6 +172,11 @@ class LevelRun:
                 "at a time, ask for more output tokens, or lower the concurrency"
             )
         tpot_s = median(one.seconds / one.tokens for one in windows)
+        if tpot_s < MIN_SECONDS:
+            raise Refused(
+                f"a token took {tpot_s:.1g} s, so that answers do not come as they are made; let the server, "
+                "and every proxy before it, send each token at once"
+            )
         gaps = [gap for one in windows for gap in one.gaps_s]
         prompt = fmean(one.prompt_tokens for one in self.answers)
         output = fmean(one.output_tokens for one in self.answers)

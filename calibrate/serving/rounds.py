@@ -79,4 +79,6 @@ def window_of(answers: Sequence[Answer]) -> Window | None:
     steps = [step for one in inside for step in pairwise(one)]
     gaps_s = tuple(later.at_s - earlier.at_s for earlier, later in steps)
     bursts = tuple(later.tokens - earlier.tokens for earlier, later in steps)
+    if sum(gaps_s) <= 0 or sum(bursts) <= 0:  # all at once, or a usage that stands still
+        return None
     return Window(seconds=sum(gaps_s), tokens=sum(bursts), gaps_s=gaps_s, bursts=bursts)

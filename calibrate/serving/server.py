@@ -69,11 +69,12 @@ def measure_server(
     Raises:
         AccessError: a server does not answer as it should before a level is done.
         DataError: it does not speculate, or does not tell how well; the baseline speculates.
-        InputError: there are no prompts, the two URLs are one, or k is out of range.
+        InputError: there are no prompts, a URL is none, the two are one, or k is out of range.
     """
     if k is not None:
         require_count("k", k, 1, MAX_K)
-    if baseline is not None and _origin(baseline) == _origin(url):
+    origin = _origin("url", url)
+    if baseline is not None and _origin("baseline", baseline) == origin:
         raise InputError("baseline", "is the server itself; give one of the same model without speculation")
     halt = Halt()
 
@@ -138,8 +139,11 @@ def _both_arms(concurrency: int, first: Arm, second: Arm | None) -> ServedLevel:
     return ServedLevel(speculative=levels[0], counted=counted[0], plain=levels[1], plain_counted=counted[1])
 
 
-def _origin(url: str) -> object:
-    return parse_address(url).origin
+def _origin(name: str, url: str) -> object:
+    try:
+        return parse_address(url).origin
+    except InputError as fault:
+        raise InputError(name, fault.problem) from fault
 
 
 def is_on_this_machine(url: str) -> bool:

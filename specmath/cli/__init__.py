@@ -56,7 +56,7 @@ def run(arguments: list[str]) -> int:
     except (SpecmathError, usage_error, typer.Abort, KeyboardInterrupt, MemoryError, OSError) as error:
         if "--debug" in arguments:
             raise
-        message, status = _one_line(error, next(iter(defaults.values()), {}))
+        message, status = _one_line(error, next(iter(defaults.values()), {}), named)
         _say(f"specmath: error: {message}")
     else:
         if status == INTERRUPTED:  # typer turns Ctrl-C into this exit status
@@ -90,14 +90,15 @@ def _defaults(command: Any, arguments: list[str]) -> dict[str, Any]:
     return {name: values}
 
 
-def _one_line(error: BaseException, defaults: dict[str, Any]) -> tuple[str, int]:
+def _one_line(error: BaseException, defaults: dict[str, Any], command: str) -> tuple[str, int]:
     """What an error says, and its exit status; a fault that `specmath.toml` brought in is the file's."""
     from specmath.cli.text import option, parameter
     from specmath.errors import InputError, SpecmathError
 
     if isinstance(error, InputError):
-        told = f"{option(error.name)}: {error.problem}"
-        return (f"specmath.toml: {told}", 1) if parameter(error.name) in defaults else (told, error.exit_code)
+        told = f"{option(error.name, command)}: {error.problem}"
+        is_default = parameter(error.name, command) in defaults
+        return (f"specmath.toml: {told}", 1) if is_default else (told, error.exit_code)
     if isinstance(error, SpecmathError):
         return str(error), error.exit_code
     if hasattr(error, "format_message"):

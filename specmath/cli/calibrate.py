@@ -6,6 +6,7 @@ import sys
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from specmath.cli.calibrate_files import calibration_path, write_checked
 from specmath.cli.calibrate_options import (
     DEFAULT_FILE,
     CalibrationOutput,
@@ -54,10 +55,10 @@ def calibrate(
     way = _way(machine, server, told)
     _refuse_strays(way, machine, texts, server, told, run)
     if way == "runs":  # quickly made again: nothing to keep unless a file is named
-        path = None if output.output is None else _calibration_path(output.output)
+        path = None if output.output is None else calibration_path(output.output)
         summary = _kept(_of_runs(told), path)
     else:
-        path = _calibration_path(output.output or DEFAULT_FILE)
+        path = calibration_path(output.output or DEFAULT_FILE, quietly=run.dry_run)
         if way == "machine":
             summary = _of_pair(machine, texts, run, path)
         elif way == "server":
@@ -110,20 +111,6 @@ def _refuse_strays(way: str, *records: Any) -> None:
         raise InputError(strays[0], f"means nothing beside {beside}; leave it out")
 
 
-def _calibration_path(name: str) -> Path:
-    from pathlib import Path
-
-    from specmath.calibration_files import ENDINGS
-    from specmath.errors import AccessError, InputError, shown_path
-
-    path = Path(name)
-    if path.suffix not in ENDINGS:
-        raise InputError("output", f"must end in {' or '.join(ENDINGS)}, got {shown_path(name)}")
-    if not path.absolute().parent.is_dir():
-        raise AccessError(shown_path(name), "the folder does not exist; create it or choose another path")
-    return path
-
-
 def _emit(summary: Result, output: CalibrationOutput) -> None:
     from specmath.cli.output import emit
 
@@ -144,11 +131,13 @@ def _of_pair(machine: MachineOptions, texts: TextOptions, run: RunOptions, path:
         return planned(request)
     from calibrate.opened import open_pair
     from calibrate.run import calibrate_pair
-    from specmath.calibration_files import write_calibration
     from specmath.calibration_tables import CalibrationTable
+    from specmath.errors import shown_path
 
     log = path.with_name(path.name + ".log.jsonl")
     finished = path.exists() and log.exists() and log.stat().st_mtime <= path.stat().st_mtime
+    if run.resume and not log.exists():
+        sys.stderr.write(f"specmath: {shown_path(log)} is not there: nothing to take up, a new run begins\n")
     with _spoken("loading the models"):
         pair = open_pair(request)
     try:
@@ -159,10 +148,11 @@ def _of_pair(machine: MachineOptions, texts: TextOptions, run: RunOptions, path:
             resume=run.resume,
             fresh=run.fresh or (finished and not run.resume),
         )
-    except KeyboardInterrupt:
-        sys.stderr.write(f"specmath: error: interrupted; {log} keeps what is done, --resume takes it up\n")
-        raise SystemExit(INTERRUPTED) from None
-    write_calibration(calibration, path)
+    except (KeyboardInterrupt, SystemExit) as end:  # the latter for SIGTERM and SIGHUP
+        kept = f"{shown_path(log)} keeps what is done, --resume takes it up"
+        sys.stderr.write(f"specmath: error: interrupted; {kept}\n")
+        raise SystemExit(INTERRUPTED if isinstance(end, KeyboardInterrupt) else end.code) from None
+    write_checked(calibration, path)
     return CalibrationTable(calibration=calibration, k=request.ks, file=str(path))
 
 
@@ -286,9 +276,8 @@ def _of_history(machine: MachineOptions, told: ToldOptions) -> MeasuredRuns:
 
 
 def _kept(measured: MeasuredRuns, path: Path | None) -> Result:
-    from specmath.calibration_files import write_calibration
     from specmath.calibration_tables import RunsTable
 
     if path is not None:
-        write_calibration(measured, path)
+        write_checked(measured, path)
     return RunsTable(measured=measured, file=str(path or ""))

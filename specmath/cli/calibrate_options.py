@@ -33,7 +33,13 @@ class MachineOptions:
         ),
     ] = None
     draft: Annotated[Text, _pair(metavar="MODEL", help="The same of the draft; ngram for a lookup.")] = None
-    device: Annotated[Text, _pair(metavar="cpu|cuda[:N]", help="\\[default: cuda where there is one]")] = None
+    device: Annotated[
+        Text,
+        _pair(
+            metavar="cpu|cuda[:N]",
+            help="With --dry-run a part of the catalogue too. \\[default: cuda where there is one]",
+        ),
+    ] = None
     dtype: Annotated[
         Text, _pair(metavar="bf16|fp16|fp32", help="\\[default: bf16 on a GPU, fp32 on a CPU]")
     ] = None

@@ -292,7 +292,8 @@ def _with_law(
         problem = f"is missing: {Path(named.path).name} holds no acceptance; give --alpha or its kin"
         raise InputError("alpha", problem)
     lengths = [length for text in k if text is not None for length in parse_axis("k", text, whole=True)]
-    found = acceptance_taken(calibration.acceptance, _wanted(named), longest_k=max(lengths, default=0))
+    longest = max(lengths, default=0)
+    found = acceptance_taken(calibration.acceptance, _wanted(named), longest_k=longest, name=named.path)
     if found.alpha is not None:
         return replace(acceptance, alpha=repr(found.alpha)), found.told, found.notes
     if acceptance.match_rate is None and found.match_rate < 1:

@@ -76,8 +76,11 @@ def parse_address(text: str) -> Address:
 def next_address(asked: Address, location: str) -> Address:
     """Where a redirection leads, with the credentials where it stays on the same server.
 
+    Only the host that was named is asked: what another one answers would be taken for its own.
+
     Raises:
-        AccessError: it leads to another scheme than http or https, from https to http, or nowhere.
+        AccessError: it leads to another host, to another scheme than http or https, from https to http, or
+            nowhere.
     """
     from urllib.parse import urljoin
 
@@ -94,6 +97,10 @@ def next_address(asked: Address, location: str) -> Address:
         found = Address(_assembled(_split(target)))
     except InputError:
         raise AccessError(asked.shown, f"redirects to what is no address; {remedy}") from None
+    named, other = urlsplit(asked.url).hostname, urlsplit(found.url).hostname
+    if other != named:
+        problem = f"redirects from {named} to {other}, and no other host is asked; give that address itself"
+        raise AccessError(asked.shown, problem)
     return Address(found.url, asked.authorization if found.origin == asked.origin else "")
 
 

@@ -190,9 +190,17 @@ def remedy_of(server: Server) -> str:
     return _SWITCHES.get(server.engine or "", "give the URL of its metrics, or a log")
 
 
+def broken_metrics(server: Server) -> str:
+    """What is wrong with metrics that it serves, but that cannot be taken; empty where it serves none."""
+    fault = server.faults.get(METRICS, "")
+    is_there = " " in fault and not fault.startswith("a web page")  # else the number of a status
+    return f"its {METRICS} {fault}" if is_there else ""
+
+
 def metrics_of(url: str, limits: Limits = USUAL) -> Reply:
     """The metrics page of a server, or what a URL with a path holds, as it came."""
     server = ask_server(url, limits)
     if server.metrics is None and "" not in server.answers and METRICS not in server.answers:
-        raise DataError(server.shown, f"serves no metrics; {remedy_of(server)}")
+        broken = broken_metrics(server)
+        raise DataError(server.shown, broken or f"serves no metrics; {remedy_of(server)}")
     return next(server.answers[path] for path in ("", METRICS, PROMETHEUS) if path in server.answers)

@@ -63,6 +63,14 @@ class _Sourced(Result):
         return self.result.verdict
 
     @property
+    def shown_keys(self) -> tuple[str, ...]:
+        return self.result.shown_keys
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        return self.result.remarks
+
+    @property
     def derivation(self) -> tuple[str, ...]:
         return self.result.derivation
 

@@ -54,7 +54,7 @@ def write(result: Result, stream: TextIO, explain: bool = False) -> None:
         items = (f"<li>{note.kind.capitalize()}: {_prose(note.text)}</li>" for note in notes)
         blocks.append("\n".join(("<ul>", *items, "</ul>")))
     if explain and (steps := derivation_of(result)):
-        blocks.append("<p>Derivation of the first row:</p>\n<pre>" + escape("\n".join(steps)) + "</pre>")
+        blocks.append(f"<p>{result.derivation_title}:</p>\n<pre>" + escape("\n".join(steps)) + "</pre>")
     title, numeric, body = escape(result.schema), _alignment(columns), "\n".join(blocks)
     stream.write(_PAGE.format(title=title, numeric=numeric, body=body))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, TextIO
 
 from specmath import __version__
@@ -48,8 +48,13 @@ def heading(result: Result, explain: bool = False) -> dict[str, Any]:
         "assumptions": list(result.assumptions),
         "warnings": warnings,
         **config,
+        **{name: [_row(row) for row in rows] for name, rows in result.details.items()},
         **derivation,
     }
+
+
+def _row(row: Mapping[str, Cell]) -> dict[str, Cell]:
+    return dict(zip(row, cells(list(row.values())), strict=True))
 
 
 def _list(texts: Iterable[str]) -> str:

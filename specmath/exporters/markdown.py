@@ -32,7 +32,7 @@ def write(result: Result, stream: TextIO, explain: bool = False) -> None:
     if notes := notes_of(result, explain):
         blocks.append([f"- {note.kind.capitalize()}: {_prose(note.text)}" for note in notes])
     if explain and (steps := derivation_of(result)):
-        blocks += [["Derivation of the first row:"], [f"    {step}" for step in steps]]
+        blocks += [[f"{result.derivation_title}:"], [f"    {step}" for step in steps]]
     stream.write("\n\n".join("\n".join(lines) for lines in blocks) + "\n")
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from specmath.columns import Column, column_of
 from specmath.errors import InputError
-from specmath.exporters.text import printable, vector_text
+from specmath.exporters.text import printable, rounded, vector_text
 from specmath.results import Block, Cell, Result, cells
 from specmath.units import display_scale, format_significant
 
@@ -36,7 +36,7 @@ class ReadableColumn:
 
 
 class Note(NamedTuple):
-    """A line below the table; `kind` is for, assumes or warning."""
+    """A line below the table; `kind` is for, note, assumes or warning."""
 
     kind: str
     text: str
@@ -57,7 +57,7 @@ def readable_columns(result: Result) -> list[ReadableColumn]:
             f"a readable table ends at {MAX_ROWS:,} rows, this one has {len(result):,}; "
             "use csv, json or parquet",
         )
-    gathered: dict[str, list[Cell]] = {key: [] for key in result.keys if key not in result.data_keys}
+    gathered: dict[str, list[Cell]] = {key: [] for key in result.shown_keys}
     held = 0
     for chunk in result.chunks():
         for key, values in gathered.items():
@@ -82,15 +82,18 @@ def told_columns(result: Result) -> list[ReadableColumn]:
 
 
 def notes_of(result: Result, explain: bool) -> list[Note]:
-    """The inputs, the assumptions (the first three unless `explain`) and the warnings with their remedies."""
-    assumptions = [printable(text) for text in result.assumptions]
+    """Inputs, remarks, assumptions (the first three unless `explain`) and warnings with their remedies."""
+    assumptions = [rounded(printable(text)) for text in result.assumptions]
     shown = assumptions if explain else assumptions[:SHOWN_ASSUMPTIONS]
     if hidden := len(assumptions) - len(shown):
         shown[-1] += f" ({hidden} more with --explain)"
-    warnings = [printable(f"{advice.text.rstrip('.')}; {advice.remedy}") for advice in result.warnings]
+    warnings = [
+        rounded(printable(f"{advice.text.rstrip('.')}; {advice.remedy}")) for advice in result.warnings
+    ]
     inputs = _inputs_text(result)
     return [
         *([Note("for", inputs)] if inputs else []),
+        *(Note("note", rounded(printable(text))) for text in result.remarks),
         *(Note("assumes", text) for text in shown),
         *(Note("warning", text) for text in warnings),
     ]
@@ -110,7 +113,7 @@ def blocks_of(result: Result) -> list[Block]:
 
 def derivation_of(result: Result) -> list[str]:
     """The steps that lead to the first row."""
-    return [printable(step) for step in result.derivation]
+    return [rounded(printable(step)) for step in result.derivation]
 
 
 def _is_told(given: Cell, values: Sequence[Cell]) -> bool:
@@ -145,7 +148,7 @@ def _readable(column: Column, values: Sequence[Cell]) -> ReadableColumn:
             return write_number(value / divisor) if isfinite(value) else ABSENT
         if isinstance(value, list):
             return vector_text(value, text) or ABSENT
-        return ABSENT if value is None else printable(value)
+        return ABSENT if value is None else rounded(printable(value))
 
     return ReadableColumn(
         header=printable(f"{column.title} ({unit})" if unit else column.title),

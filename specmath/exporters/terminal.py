@@ -33,7 +33,7 @@ WRAPPED_WIDTH: Final = 24
 """Width of vectors and long texts once they are wrapped."""
 _GAP: Final = 2
 _VERDICT_STYLES: Final = {"FASTER": "bold green", "SLOWER": "bold red", "TOO CLOSE": "bold yellow"}
-_NOTE_STYLES: Final = {"for": "dim", "assumes": "dim", "warning": "yellow"}
+_NOTE_STYLES: Final = {"for": "dim", "note": "", "assumes": "dim", "warning": "yellow"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def show(result: Result, console: Console, explain: bool = False, *, fit: bool =
     for note in notes:
         say(f"{note.kind}: {note.text}", _NOTE_STYLES[note.kind])
     if steps:
-        say("\nDerivation of the first row:\n  " + "\n  ".join(steps))
+        say(f"\n{result.derivation_title}:\n  " + "\n  ".join(steps))
 
 
 def _fitted(columns: Sequence[_Laid], width: int) -> list[_Laid]:

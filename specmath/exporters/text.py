@@ -12,6 +12,8 @@ from specmath.results import Cell
 CODE_SPAN: Final = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 """A command or a name inside a sentence of ours, as in "run `specmath show hardware`"."""
 
+_LONG_FRACTION: Final = re.compile(r"(?<!\w)(?<!\d\.)\d+\.\d{6,}(?!\w|\.\d)", re.ASCII)
+
 
 def printable(text: str) -> str:
     """One line without control characters, lone surrogates or invisible direction marks.
@@ -24,6 +26,15 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(sign if sign.isprintable() else " " * sign.isspace() for sign in text)
+
+
+def rounded(text: str) -> str:
+    """The text with decimal fractions of six places or more at four digits; data formats keep them all.
+
+    >>> rounded("survival=0.578921568627451/0.25 of 0.5..0.987654321, vllm 0.25.1")
+    'survival=0.5789/0.25 of 0.5..0.9877, vllm 0.25.1'
+    """
+    return _LONG_FRACTION.sub(lambda found: f"{float(found[0]):.4g}", text)
 
 
 def vector_text(value: Sequence[Any], item: Callable[[Cell], str]) -> str:
