@@ -51,6 +51,13 @@ class Prompt:
     messages: Messages = ()
     where: str = ""
 
+    @property
+    def as_text(self) -> str:
+        """The prompt as it would stand without a chat template."""
+        if not self.messages:
+            return self.text
+        return "\n\n".join(message["content"] for message in self.messages) + "\n\n"
+
 
 @dataclass(frozen=True, slots=True)
 class EncodedPrompt:
@@ -155,8 +162,7 @@ def _tokens(prompt: Prompt, tokenizer: Tokenizer) -> list[int]:
         if prompt.where:
             problem = "messages: the target has no chat template; give `prompt` instead"
             raise DataError(prompt.where, problem)
-        joined = "\n\n".join(message["content"] for message in prompt.messages)
-        return tokenizer.encode(joined + "\n\n", add_special_tokens=True)
+        return tokenizer.encode(prompt.as_text, add_special_tokens=True)
     try:
         text = rendered(tokenizer, prompt.messages)
     except TemplateFault as fault:

@@ -11,7 +11,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from specmath.load_arms import LoadQuestion
-from specmath.load_text import load_assumptions, load_inputs
+from specmath.load_text import load_assumptions, load_inputs, source_warnings
 from specmath.queueing import Queue
 from specmath.results import CHUNK_ROWS, Advice, Block, Cell, Columns, Result
 from specmath.simulation.policies import BatchPolicy
@@ -56,7 +56,8 @@ class GateRow:
         from_rate_per_s: Rate of all replicas at which the tier below reaches it; 0 for the first tier, NaN
             where that tier is never brought there.
         back_rate_per_s: Rate at which the tier itself falls back; NaN for the first.
-        speedup: Tokens per second of k over plain decoding at its first batch, prefill aside.
+        first_speedup: Tokens per second of k over plain decoding at the first batch, prefill aside.
+        last_speedup: The same at the last batch.
     """
 
     first_batch: int
@@ -65,7 +66,8 @@ class GateRow:
     k: int
     from_rate_per_s: float
     back_rate_per_s: float
-    speedup: float
+    first_speedup: float
+    last_speedup: float
 
 
 def gate_rows(question: LoadQuestion) -> tuple[GateRow, ...]:
@@ -93,7 +95,8 @@ def gate_rows(question: LoadQuestion) -> tuple[GateRow, ...]:
                 k=k,
                 from_rate_per_s=_rate_at(question, below, start) if place else 0.0,
                 back_rate_per_s=_rate_at(question, k, start - band) if place else math.nan,
-                speedup=_speedup(question, k, start),
+                first_speedup=_speedup(question, k, start),
+                last_speedup=_speedup(question, k, last),
             )
         )
     return tuple(rows)
@@ -127,6 +130,7 @@ class GateTable(Result):
 
     schema: ClassVar[str] = "specmath.gate/1"
     keys: ClassVar[tuple[str, ...]] = ("case", *(field.name for field in fields(GateRow)))
+    data_keys: ClassVar[tuple[str, ...]] = ("case",)
 
     question: LoadQuestion
     tiers: tuple[GateRow, ...]
@@ -144,7 +148,7 @@ class GateTable(Result):
         leading, *others = load_assumptions(self.question)
         return (
             leading,
-            "a tier begins where its k decodes most tokens a second at that batch, if that saves a fifth of "
+            "a tier begins where its k ends most requests a second at that batch, if that saves a fifth of "
             "a per cent over all batches; it is left on the way down when the batch is its root below that; "
             "engines know no such band: a gate in front of them does",
             "rates are those at which the mean batch reaches an edge under the k that holds there",
@@ -153,7 +157,10 @@ class GateTable(Result):
 
     @property
     def warnings(self) -> tuple[Advice, ...]:
-        return () if self.config is None else self.config.warnings
+        own = () if self.config is None else self.config.warnings
+        longest = max((tier.k for tier in self.tiers), default=0)
+        edges = np.array([float(tier.first_batch) for tier in self.tiers])
+        return tuple(dict.fromkeys([*own, *source_warnings(self.question, longest, edges)]))
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -164,7 +171,10 @@ class GateTable(Result):
         if not self.tiers:
             return "DOES NOT FIT: no request fits beside the drafter"
         told = [_tier_text(tier) for tier in self.tiers]
-        kind = "NO GATE" if len(told) == 1 else "GATE"
+        if len(told) == 1:
+            only = self.tiers[0]
+            told = [f"{told[0]} to {only.last_batch}, {only.first_speedup:.2f}× to {only.last_speedup:.2f}×"]
+        kind = "NO GATE" if len(self.tiers) == 1 else "GATE"
         return f"{kind}: {', then '.join(told)}, {self.question.machine.source.basis}"
 
     def chunks(self, size: int = CHUNK_ROWS) -> Iterator[Columns]:

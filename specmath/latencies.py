@@ -6,9 +6,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from specmath.checks import FloatArray
-from specmath.queueing import Equilibrium, Queue
+from specmath.equilibria import Equilibrium
+from specmath.queueing import Queue
 from specmath.traffic import TrafficClass
 
 LENGTHS = 101
@@ -19,8 +21,12 @@ MAX_PHASES = 1.05
 """Factor by which phases of prefill may lengthen stays where they are: long prompts make broad tails."""
 MAX_QUEUEING = 0.02
 """Share of requests that may wait for a place where they are."""
+MAX_OTHERS = 0.01
+"""Share of a stay that may pass at another k, or beyond a valley of the law of batches, where they are."""
 QUANTILES = (0.5, 0.95, 0.99)
 _BISECTIONS = 60
+_TOGETHER = 6
+"""Most prompts that are counted in one step where gaps are concerned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +70,13 @@ class _Latencies:
         self.top = state.running.size
         self.shares = queue.traffic.shares
         self.steps = queue.steps[:, : self.top]
+        self._busy = queue.traffic.rate_per_s / queue.highest_rate_per_s
         seen = state.seen
-        # Steps of a request go by at the rate 1/T over the time it spends at each batch.
-        self.decode_s = 1 / ((1 / (self.steps * state.mean_step_s)) @ seen)
-        self.itl_s = 1 / float((1 / state.mean_step_s) @ seen)
+        # Steps of a request go by at the rate 1/T over the time it spends at each batch; in all by Little.
+        decode_s = 1 / ((1 / (self.steps * state.mean_step_s)) @ seen)
+        scale = state.batch / queue.traffic.rate_per_s / float(self.shares @ decode_s)
+        self.decode_s = decode_s * scale
+        self.itl_s = scale / float((1 / state.mean_step_s) @ seen)
         self.tail_s = self._tail_s()
         self.ttft_s = [self._wait_s() + self._prefill_s(one) for one in queue.traffic.classes]
 
@@ -94,13 +103,25 @@ class _Latencies:
         )
 
     def _tail_s(self) -> float:
-        """Step time that 1 % of the steps of a request exceed: some batches, some with a chunk of prefill."""
+        """Step time that 1 % of the steps of a request exceed: some batches, some with prompts in them.
+
+        A step reads the prompts that came in the step before, a Poisson number, more of them after a slow
+        step; tokens of several prompts are spread as those of one are, by the root of their number.
+        """
         queue, state = self.queue, self.state
-        bare, prefill = queue.bare_s[: self.top], state.prefill
-        slow = np.minimum(queue.traffic.rate_per_s * state.mean_step_s * prefill.steps[:, : self.top], 1.0)
-        plain = np.maximum(1 - slow.sum(0), 0)
-        seconds = np.concatenate([bare, (bare + prefill.added_s[:, : self.top]).ravel()])
-        weights = np.concatenate([state.step_shares * plain, (state.step_shares * slow).ravel()])
+        bare, added_s = queue.bare_s[: self.top], state.prefill.added_s[:, : self.top].mean(0)
+        share = queue.traffic.rate_per_s * state.mean_step_s * state.prefill.steps[:, : self.top].sum(0)
+        share = np.minimum(share, 1.0)
+        number = np.arange(1, _TOGETHER + 1)[:, None]
+        count = (1 - share) * _poisson(number, queue.traffic.rate_per_s * bare)
+        count += share * _poisson(number, queue.traffic.rate_per_s * (bare + added_s))
+        slow = count[:, None] * queue.prompt_shares * np.maximum(queue.prompts / queue.chunk_tokens, 1.0)
+        slow *= share / np.maximum(slow.sum((0, 1)), 1e-300)
+        apart = (queue.prompts - queue.prompt_tokens) * np.sqrt(number[:, None])
+        tokens = np.minimum(queue.prompt_tokens * number[:, None] + apart, queue.chunk_tokens)
+        slow_s = queue.service.step_s(queue.batches[: self.top], np.broadcast_to(tokens, slow.shape))
+        seconds = np.concatenate([bare, slow_s.ravel()])
+        weights = np.concatenate([state.step_shares * (1 - share), (state.step_shares * slow).ravel()])
         order = np.argsort(seconds, kind="stable")
         reached = np.cumsum(weights[order]) / weights.sum()
         return float(seconds[order][min(int(np.searchsorted(reached, 0.99)), order.size - 1)])
@@ -132,41 +153,61 @@ class _Latencies:
         return float(state.in_place @ seconds) / max(1 - state.idle, 1e-300)
 
     def _prompts_before_s(self) -> float:
-        """Mean wait for prompts that came before, as in a queue of several servers (Sakasegawa 1977)."""
+        """Mean wait for prompts that came before, as in a queue of several servers (Sakasegawa 1977).
+
+        The servers are the prompts that fit a chunk, of the length that a prompt token is in at a mean.
+        """
+        queue, variation = self.queue, self._prompt_variation()
+        at_once = max(queue.chunk_tokens / (queue.prompt_tokens * (1 + variation)), 1.0)
+        service_s = queue.prompt_tokens / queue.chunk_tokens * self._full_chunk_s()
+        # What the highest rate leaves free, prefill has free at least.
+        load = min(queue.traffic.rate_per_s * service_s, self._busy)
+        wait_s = load ** (math.sqrt(2 * (at_once + 1)) - 1) / (1 - load) * service_s
+        return float(wait_s * (1 + variation) / 2)
+
+    def _prompt_variation(self) -> float:
+        """Squared coefficient of variation of the prompts to be computed, all classes together."""
         queue = self.queue
-        at_once = max(queue.chunk_tokens / queue.prompt_tokens, 1.0)
-        service_s = max(queue.prompt_tokens / queue.chunk_tokens, 1.0) * self._full_chunk_s()
-        load = queue.traffic.rate_per_s * service_s / at_once
-        if load >= 1:
-            return math.nan
-        return float(load ** (math.sqrt(2 * (at_once + 1)) - 1) / (at_once * (1 - load)) * service_s / 2)
+        squares = [
+            one.share * one.prefill_tokens(drafting=queue.service.drafting) ** 2 * (1 + one.prompt_variation)
+            for one in queue.traffic.classes
+        ]
+        return math.fsum(squares) / queue.prompt_tokens**2 - 1
 
     def _prefill_s(self, one: TrafficClass) -> float:
-        """Mean time of a class's own prompt: whole chunks, or one step with what coincides."""
+        """Mean time of a class's own prompts: whole chunks, and a step for the rest with what coincides."""
         queue, state = self.queue, self.state
-        prompt = one.prefill_tokens(drafting=queue.service.drafting)
-        if prompt >= queue.chunk_tokens:
-            return prompt / queue.chunk_tokens * self._full_chunk_s()
+        prompts = one.prompt_kinds(drafting=queue.service.drafting, count=LENGTHS)
+        chunks, rest = np.divmod(prompts, queue.chunk_tokens)
         arrivals = queue.traffic.rate_per_s * self.itl_s
-        tokens = np.minimum(prompt + arrivals * queue.prompt_tokens, queue.chunk_tokens)
-        batches = queue.batches[: self.top]
+        tokens = np.minimum(rest + arrivals * queue.prompt_tokens, queue.chunk_tokens)
+        batches = np.concatenate([[0.0], queue.batches[: self.top]])[:, None]
         seconds = np.asarray(
-            queue.service.step_s(np.concatenate([[0.0], batches]), np.full(self.top + 1, tokens))
+            queue.service.step_s(batches, np.broadcast_to(tokens, (batches.size, rest.size)))
         )
-        return float(np.concatenate([[state.idle], state.in_place]) @ seconds)
+        last_s = np.concatenate([[state.idle], state.in_place]) @ seconds
+        return float(np.mean(chunks * self._full_chunk_s() + np.where(rest > 0, last_s, 0.0)))
 
     def _quantiles(self, weight: FloatArray) -> tuple[float, ...]:
         """Quantiles of the end-to-end time; NaN near saturation and beside long prompts."""
-        busy = self.queue.traffic.rate_per_s / self.queue.highest_rate_per_s
         state = self.state
         broad = float(state.seen @ state.phases) > MAX_PHASES or state.queueing > MAX_QUEUEING
-        if busy > MAX_UTILISATION or broad or math.isnan(sum(self.ttft_s)):
+        if self._busy > MAX_UTILISATION or broad or self._mixes():
             return (math.nan,) * len(QUANTILES)
         chosen = np.flatnonzero(weight)
         parts = [self._spread(int(place)) for place in chosen]
         means, deviations = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
         shares = np.repeat(weight[chosen] / LENGTHS, LENGTHS)
         return tuple(_mixture_quantile(q, means, deviations, shares) for q in QUANTILES)
+
+    def _mixes(self) -> bool:
+        """Whether k changes within the batches that requests meet, or those fall into two groups."""
+        seen, running, ks = self.state.seen, self.state.in_place, self.queue.service.ks[: self.top]
+        mostly = max(float(seen[ks == k].sum()) for k in np.unique(ks))
+        rises = np.diff(running) > 0
+        valleys = np.flatnonzero(rises[1:] & ~rises[:-1]) + 1
+        sides = [min(float(seen[:valley].sum()), float(seen[valley:].sum())) for valley in valleys]
+        return mostly < 1 - MAX_OTHERS or max(sides, default=0.0) > MAX_OTHERS
 
     def _spread(self, place: int) -> tuple[FloatArray, FloatArray]:
         """End-to-end time of requests of a class: means by output length, and deviations about each."""
@@ -203,8 +244,13 @@ class _Latencies:
         state = self.state
         mean = float(state.seen @ state.mean_step_s)
         variance = float(state.seen @ (state.mean_step_s - mean) ** 2)
-        busy = self.queue.traffic.rate_per_s / self.queue.highest_rate_per_s
-        return variance * min(1.0, (2 / 3) / (1 - busy))
+        return variance * min(1.0, (2 / 3) / (1 - self._busy))
+
+
+def _poisson(count: npt.NDArray[np.int64], mean: FloatArray) -> FloatArray:
+    """Poisson probabilities of counts of at least 1."""
+    factorials = np.array([math.factorial(int(one)) for one in count.ravel()]).reshape(count.shape)
+    return np.asarray(np.exp(-mean) * mean**count / factorials)
 
 
 def _mixture_quantile(q: float, means: FloatArray, deviations: FloatArray, shares: FloatArray) -> float:

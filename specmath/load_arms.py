@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
+from specmath.equilibria import Equilibrium
 from specmath.latencies import Latency, latencies
+from specmath.load_levels import CAPACITY, is_asked, meets, missed_levels
 from specmath.load_policies import Machine
 from specmath.prompt_costs import roofline_beneath
-from specmath.queueing import Equilibrium, Queue, Service
+from specmath.queueing import Queue, Service
 from specmath.results import Cell
 from specmath.simulation.statistics import ServiceLevel
 
@@ -49,6 +50,19 @@ class LoadQuestion:
         return self.machine.at_end("dearest"), self.machine.at_end("cheapest")
 
     @cached_property
+    def services_at_ends(self) -> dict[tuple[str, int | None], tuple[Service, Service]]:
+        """Policies at both ends, as far as they were asked for."""
+        return {}
+
+    def at_ends(self, service: Service) -> tuple[Service, Service]:
+        """A policy at the dearest and at the cheapest step; adaptive verification chooses its depth anew."""
+        key = (service.name, service.k)
+        if key not in self.services_at_ends:
+            dearest, cheapest = (machine.same_policy(service) for machine in self.ends)
+            self.services_at_ends[key] = dearest, cheapest
+        return self.services_at_ends[key]
+
+    @cached_property
     def has_range(self) -> bool:
         """Whether the source knows a range."""
         machine = self.machine
@@ -71,15 +85,14 @@ class LoadQuestion:
         return usd * self.devices, watts * self.devices
 
     @cached_property
-    def goodputs(self) -> dict[tuple[str, int | None], float]:
-        """Goodput of a policy as far as it was asked for."""
+    def goodputs(self) -> dict[tuple[str, int | None], tuple[float, str]]:
+        """Goodput rate of a policy, and what ends it, as far as it was asked for."""
         return {}
 
     @property
     def has_level(self) -> bool:
         """Whether anything is asked of a request."""
-        level = self.level
-        return any(one is not None for one in (level.ttft_s, level.tpot_s, level.gap_s, level.end_to_end_s))
+        return is_asked(self.level)
 
     def bare_arm(self, policy: str, service: Service | None, rate_per_s: float) -> Arm:
         """A policy at a rate, before it is set beside others."""
@@ -110,40 +123,30 @@ class LoadQuestion:
             side={},
         )
 
-    def goodput(self, service: Service) -> float:
-        """Highest rate of all replicas at which the means meet the level; NaN where nothing is asked."""
+    def goodput(self, service: Service) -> tuple[float, str]:
+        """Highest rate of all replicas at which the means meet the level, and what is missed beyond it.
+
+        NaN and nothing where nothing is asked.
+        """
         if not self.has_level:
-            return math.nan
+            return math.nan, ""
         key = (service.name, service.k)
         if key not in self.goodputs:
-            self.goodputs[key] = self.replicas * self._goodput(service)
+            rate_per_s, bound = self._goodput(service)
+            self.goodputs[key] = self.replicas * rate_per_s, bound
         return self.goodputs[key]
 
-    def _goodput(self, service: Service) -> float:
-        traffic = self.machine.traffic
-        low, high = 0.0, Queue(service, traffic).highest_rate_per_s
+    def _goodput(self, service: Service) -> tuple[float, str]:
+        low, high = 0.0, Queue(service, self.machine.traffic).highest_rate_per_s
+        bound = CAPACITY
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            queue = Queue(service, traffic.at(middle))
+            queue = Queue(service, self.machine.traffic.at(middle))
             state = queue.equilibrium()
-            met = state is not None and meets(self.level, latencies(queue, state))
-            low, high = (middle, high) if met else (low, middle)
-        return low
-
-
-def meets(level: ServiceLevel, found: Iterable[Latency]) -> bool:
-    """Whether the means of every class are within the level; of gaps, what 1 % of them exceed."""
-    pairs = [
-        (limit, value)
-        for one in found
-        for limit, value in (
-            (level.ttft_s, one.ttft_s),
-            (level.tpot_s, one.tpot_s),
-            (level.gap_s, one.itl_p99_s),
-            (level.end_to_end_s, one.e2e_s),
-        )
-    ]
-    return all(limit is None or value <= limit for limit, value in pairs)
+            missed = (CAPACITY,) if state is None else missed_levels(self.level, latencies(queue, state))
+            low, high = (low, middle) if missed else (middle, high)
+            bound = missed[0] if missed else bound
+        return low, bound
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +161,8 @@ class Arm:
         latencies: Of all requests, then of each class where there are several; empty at overload.
         highest_rate_per_s: Rate above which queues grow without end; NaN where nothing fits.
         state: steady, metastable, overload, or does not fit.
+        goodput_rate_per_s: Highest rate at which the means meet the level; NaN where nothing is asked.
+        goodput_bound: What ends it: a latency that is missed beyond it, or the highest rate itself.
         speedup: TPOT without speculation over that with it, at this rate.
         speedup_low, speedup_high: The same at both ends of the source's range.
         side: What speculation costs besides the step, by key of the table.
@@ -171,7 +176,8 @@ class Arm:
     highest_rate_per_s: float
     state: str
     utilisation: float
-    goodput_per_s: float = math.nan
+    goodput_rate_per_s: float = math.nan
+    goodput_bound: str = ""
     speedup: float = math.nan
     speedup_low: float = math.nan
     speedup_high: float = math.nan
@@ -185,24 +191,31 @@ class Arm:
         """Mean TPOT of all requests; infinite at overload."""
         return self.latencies[0].tpot_s if self.latencies else math.inf
 
+    @property
+    def equilibrium_batch(self) -> float:
+        """Mean running sequences; NaN at overload."""
+        return math.nan if self.equilibrium is None else self.equilibrium.batch
+
     def of_all(self) -> dict[str, Cell]:
         """What the row of all requests says beside the latencies."""
-        batch = math.nan if self.equilibrium is None else self.equilibrium.batch
         found = {
-            "batch": batch,
+            "batch": self.equilibrium_batch,
             "speedup": self.speedup,
             "speedup_low": self.speedup_low,
             "speedup_high": self.speedup_high,
             "tokens_per_s_per_gpu": self.tokens_per_s_per_gpu,
             "utilisation": self.utilisation,
             "highest_rate_per_s": self.highest_rate_per_s,
-            "goodput_per_s": self.goodput_per_s,
+            "goodput_rate_per_s": self.goodput_rate_per_s,
             "usd_per_million_tokens": self.usd_per_million_tokens,
             "joules_per_million_tokens": self.joules_per_million_tokens,
             "max_batch": math.nan if self.service is None else self.service.limits.max_batch,
             **self.side,
         }
-        return {key: None if math.isnan(value) else float(value) for key, value in found.items()}
+        told: dict[str, Cell] = {
+            key: None if math.isnan(value) else float(value) for key, value in found.items()
+        }
+        return told | {"goodput_bound": self.goodput_bound or None}
 
 
 def arms_at(question: LoadQuestion, rate_per_s: float) -> tuple[Arm, ...]:
@@ -216,13 +229,14 @@ def arms_at(question: LoadQuestion, rate_per_s: float) -> tuple[Arm, ...]:
             if name == policy
         ]
         if tried:
-            best = min(tried, key=lambda arm: (arm.tpot_s, -_or(arm.highest_rate_per_s, 0.0)))
-            found.append(_beside(question, best, off, rate_per_s))
+            found.append(_beside(question, min(tried, key=partial(_rank, question)), off, rate_per_s))
     return (_priced(question, off, rate_per_s), *found[1:])
 
 
-def _or(value: float, other: float) -> float:
-    return other if math.isnan(value) else value
+def _rank(question: LoadQuestion, arm: Arm) -> tuple[bool, float, float]:
+    """The best arm of a policy is least: of those that meet the level, the one with the least TPOT."""
+    highest = 0.0 if math.isnan(arm.highest_rate_per_s) else arm.highest_rate_per_s
+    return not (arm.latencies and meets(question.level, arm.latencies)), arm.tpot_s, -highest
 
 
 def _beside(question: LoadQuestion, arm: Arm, off: Arm, rate_per_s: float) -> Arm:
@@ -236,14 +250,12 @@ def _beside(question: LoadQuestion, arm: Arm, off: Arm, rate_per_s: float) -> Ar
 
 def _ends(question: LoadQuestion, arm: Arm, off: Arm, rate_per_s: float) -> tuple[float, float]:
     """Speed-up at the dearest and the cheapest step; 0 where the dearest is overloaded."""
-    if arm.service is None or arm.policy == "adaptive" or not question.has_range:
+    if arm.service is None or not question.has_range:
         return math.nan, math.nan
-    found = []
-    for machine in question.ends:
-        service = machine.at_batches(arm.service)
-        tpot_s = question.bare_arm(arm.policy, service, rate_per_s).tpot_s
-        found.append(off.tpot_s / tpot_s)
-    return found[0], found[1]
+    low, high = (
+        question.bare_arm(arm.policy, service, rate_per_s).tpot_s for service in question.at_ends(arm.service)
+    )
+    return off.tpot_s / low, off.tpot_s / high
 
 
 def _priced(question: LoadQuestion, arm: Arm, rate_per_s: float) -> Arm:
@@ -251,15 +263,14 @@ def _priced(question: LoadQuestion, arm: Arm, rate_per_s: float) -> Arm:
     if arm.service is None:
         return arm
     side = _side_costs(question, arm)
-    goodput = question.goodput(arm.service)
+    goodput, bound = question.goodput(arm.service)
+    arm = replace(arm, side=side, goodput_rate_per_s=goodput, goodput_bound=bound)
     if arm.equilibrium is None:
-        return replace(arm, side=side, goodput_per_s=goodput)
+        return arm
     tokens_per_s = question.machine.traffic.at(rate_per_s).output_tokens_per_s
     usd_per_hour, watts = question.price
     return replace(
         arm,
-        side=side,
-        goodput_per_s=goodput,
         tokens_per_s_per_gpu=tokens_per_s / question.devices,
         usd_per_million_tokens=usd_per_hour / 3600 / tokens_per_s * MILLION,
         joules_per_million_tokens=watts / tokens_per_s * MILLION,

@@ -15,7 +15,7 @@ from specmath.laws import AcceptanceLaw
 from specmath.mixed_steps import End, MixedSteps, TabulatedSteps, batch_knots, prefill_knots, tabulated
 from specmath.policies import tier_ks
 from specmath.prompt_costs import prompt_costs
-from specmath.queueing import Service
+from specmath.queueing import Service, steps_per_request
 from specmath.sources import BatchSource
 from specmath.traffic import Limits, Traffic
 
@@ -23,6 +23,8 @@ ADAPTIVE_DEPTHS = 8
 """Verified tokens tried per drafted one."""
 SWITCH_COST = 0.002
 """Share of the time, over batches that weigh alike factor by factor, that a change of k must save."""
+_ROOM_STEPS = 1025
+"""Contexts tried from that at which memory holds some sequences to that of one more."""
 _OWN = 0
 """Key of the one table of a policy whose k is fixed by the batch."""
 
@@ -53,6 +55,18 @@ class Machine:
         for k in self.ks:
             if len({int(law.width(k)) for law in self.laws}) > 1:
                 raise InputError("classes", "must share the shape of a draft: all chains, or one tree")
+        if all(self.limits(k) is None for k in (0, *self.ks)):
+            raise self._no_room()
+
+    def _no_room(self) -> InputError:
+        """Memory holds no request: its weights, or the mean context of those that run, are too much."""
+        remedy = "add devices, or quantise"
+        if not self.context or float(self.source.max_batches(0, 1.0)[0]) < 1:
+            return InputError("target", f"does not fit: its weights leave no room for a request; {remedy}")
+        told = f"requests that run have a mean context of {self.context:,.0f} tokens, long ones weighing more"
+        return InputError(
+            "prompt_tokens", f"do not fit beside the weights: {told}; {remedy}, or shorten them"
+        )
 
     @cached_property
     def context(self) -> float:
@@ -77,9 +91,19 @@ class Machine:
             return None
         return Limits(
             max_batch=room,
-            kv_tokens=None if np.isnan(held) else held * (self.context + k + 1),
+            kv_tokens=None if np.isnan(held) else self._kv_tokens(k, held),
             chunk_tokens=self.chunk_tokens,
         )
+
+    def _kv_tokens(self, k: int, held: float) -> float:
+        """Tokens of the cache: the longest context at which it still holds as many sequences, for all.
+
+        What whole sequences of the mean context leave free is room, too: of few places it is much, and
+        without it those that grow beyond the mean would be put back time and again.
+        """
+        wider = np.linspace(self.context, (self.context + k + 1) * (held + 1) / held, _ROOM_STEPS)
+        fits = self.source.max_batches(k, wider)[1 if k else 0] >= held
+        return float(held * (wider[int(np.flatnonzero(fits)[-1])] + k + 1))
 
     def at_end(self, end: End) -> Machine:
         """The same replica at an end of the source's range."""
@@ -133,6 +157,13 @@ class Machine:
         means, variances = zip(*rows, strict=True)
         return np.array(means), np.array(variances)
 
+    def request_steps(self, lengths: FloatArray, variances: FloatArray) -> FloatArray:
+        """Mean steps of a request, what the last of them wastes included; classes are the first axis."""
+        traffic = self.traffic
+        outputs = np.array([one.output_tokens for one in traffic.classes])
+        across = outputs.reshape(-1, *[1] * (lengths.ndim - 1))
+        return np.tensordot(traffic.shares, np.asarray(steps_per_request(across, lengths, variances)), 1)
+
     def off(self) -> Service | None:
         """No drafter."""
         return self._fixed("off", 0, self.plain, self.limits(0))
@@ -184,15 +215,17 @@ class Machine:
 
     def _tier_ks(self, top: int) -> IntArray:
         batches, tried = np.arange(1, top + 1, dtype=float), np.array([0, *self.ks])
-        tokens = self.token_shares @ self.lengths(tried)[0]
+        steps = self.request_steps(*self.lengths(tried))
         costs = np.array([np.asarray(self.drafting.step_s(batches, 0, k)) for k in tried.tolist()])
-        costs /= tokens[:, None]
+        costs *= steps[:, None]
         shares = 1 / batches  # small and large batches count alike, factor by factor
         chosen = tier_ks(costs / costs[0], shares, SWITCH_COST)
         return np.asarray(tried[chosen])
 
-    def at_batches(self, service: Service) -> Service:
-        """A policy that is off, static or tiers, with the step times of this machine."""
+    def same_policy(self, service: Service) -> Service:
+        """A policy with the step times of this machine; adaptive verification chooses its depth anew."""
+        if service.name == "adaptive":
+            return self._adaptive(int(service.ks[0]), service.limits, self.steps(drafting=True))
         table = self.drafting if service.drafting else self.plain
         if service.k is None:
             return replace(service, step_s=partial(_looked_up, stitched(table, service.ks), _OWN))
@@ -207,35 +240,44 @@ class Machine:
                 yield self._adaptive(k, limits, times)
 
     def _adaptive(self, k: int, limits: Limits, times: MixedSteps) -> Service:
-        """The depth of verification at each batch that decodes most tokens a second."""
+        """The depth of verification at each batch that ends most requests a second."""
         knots = batch_knots(limits.max_batch)[1:]
         depth = np.arange(k * ADAPTIVE_DEPTHS + 1) / ADAPTIVE_DEPTHS
         verified = np.floor(depth * knots[:, None]) / knots[:, None]  # whole tokens of the batch
         means = np.array([np.asarray(adaptive_acceptance_length(law, k, verified)) for law in self.laws])
         width = verification_width(verified, knots[:, None])
         seconds = np.asarray(times.narrow_step_s(knots[:, None], 0.0, k, width=width))
-        best = np.argmax(np.tensordot(self.token_shares, means, 1) / seconds, axis=1)[:, None]
+        steps = self.request_steps(means, self._depth_variances(k, means))
+        best = np.argmin(steps * seconds, axis=1)[:, None]
         chosen = np.take_along_axis(width, best, axis=1)
         prompt = prefill_knots(limits.chunk_tokens)
         table = np.asarray(times.narrow_step_s(knots[:, None], prompt, k, width=chosen))
         alone = np.asarray(times.step_s(0.0, np.maximum(prompt, 1.0), k))
-        steps = TabulatedSteps(
+        tabled = TabulatedSteps(
             batches=np.concatenate([[0.0], knots]),
             chunk_tokens=limits.chunk_tokens,
             tables={_OWN: np.vstack([alone, table])},
         )
         batches = np.arange(1, limits.max_batch + 1, dtype=float)
         drawn = [np.interp(batches, knots, np.take_along_axis(row, best, axis=1)[:, 0]) for row in means]
-        ks = np.full(limits.max_batch, k, dtype=np.int64)
         return Service(
             name="adaptive",
-            ks=ks,
-            step_s=partial(_looked_up, steps, _OWN),
+            ks=np.full(limits.max_batch, k, dtype=np.int64),
+            step_s=partial(_looked_up, tabled, _OWN),
             lengths=np.array(drawn),
-            variances=self.lengths(ks)[1],
+            variances=self._depth_variances(k, np.array(drawn)),
             limits=limits,
             drafting=True,
         )
+
+    def _depth_variances(self, k: int, means: FloatArray) -> FloatArray:
+        """Variances that go with mean tokens of a step, by class: depths between whole ones draw both."""
+        whole, variances = self.lengths(np.arange(k + 1))
+        squares = [
+            np.interp(row, lengths, variance + lengths**2)
+            for row, lengths, variance in zip(means, whole, variances, strict=True)
+        ]
+        return np.maximum(np.array(squares) - means**2, 0.0)
 
 
 def stitched(steps: TabulatedSteps, ks: Sequence[int] | IntArray) -> TabulatedSteps:

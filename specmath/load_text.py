@@ -1,4 +1,4 @@
-"""What a load says in words: its verdict, what it assumes, what to be warned of, and how a row came about."""
+"""What a load says in words: what it assumes, what to be warned of, and how a row came about."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import asdict
 
 import numpy as np
 
+from specmath.acceptance_axis import AcceptanceAxis
 from specmath.checks import FloatArray, IntArray
 from specmath.latencies import MAX_UTILISATION
-from specmath.load_arms import Arm, LoadQuestion, meets
+from specmath.load_arms import Arm, LoadQuestion
+from specmath.load_policies import Machine
+from specmath.load_verdicts import policy_name, rate_text
 from specmath.mixed_steps import PromptCosts
+from specmath.question_advice import question_advice
 from specmath.results import Advice, Cell, brief
+from specmath.simulation.statistics import Summary
 from specmath.traffic import TrafficClass
-from specmath.units import format_quantity
-from specmath.verdicts import judgement
+from specmath.units import format_quantity, format_significant
 
-TOLD_RATES = 4
-"""Rates up to which the verdict speaks of each."""
-WORTH = 0.01
-"""What a policy must save of the time per token to be named instead of a plainer one."""
 SHARP_EDGE = 0.8
 """Share of the highest rate from which small errors of the step move latencies much."""
 
@@ -29,7 +29,7 @@ def load_inputs(question: LoadQuestion) -> dict[str, Cell]:
     """What was asked, the rates aside."""
     machine = question.machine
     classes: list[Cell] = [_class_text(one) for one in machine.traffic.classes]
-    level = {f"{name}_at_most": value for name, value in asdict(question.level).items()}
+    level = {f"slo_{name}": value for name, value in asdict(question.level).items()}
     asked: dict[str, Cell] = {
         "classes": classes[0] if len(classes) == 1 else classes,
         "k": brief(np.array(machine.ks)),
@@ -45,82 +45,10 @@ def load_inputs(question: LoadQuestion) -> dict[str, Cell]:
 def _class_text(one: TrafficClass) -> str:
     """A class as it may be typed."""
     spread = "" if one.spread == "constant" else f",spread={one.spread}"
+    if one.variation:
+        spread += f",variation={one.variation:.4g}"
     lengths = f"share={one.share:g},prompt={one.prompt_tokens:g},output={one.output_tokens:g}"
     return f"{one.name}: {lengths},{one.law.label}{spread}"
-
-
-def load_verdict(question: LoadQuestion, rates: FloatArray, arms: Sequence[Sequence[Arm]]) -> str:
-    """The answer at each rate, or how often each is given."""
-    told = [_rate_text(question, rate, found) for rate, found in zip(rates.tolist(), arms, strict=True)]
-    basis = question.machine.source.basis
-    if len(told) <= TOLD_RATES:
-        return f"{'; '.join(told)}, {basis}"
-    words = [text.split(":")[0].split(" at ")[0] for text in told]
-    runs = [place for place in range(len(words)) if place == 0 or words[place] != words[place - 1]]
-    spans = [
-        f"{words[first]} at {rates[first]:g}" + (f"–{rates[last - 1]:g}" if last - first > 1 else "") + "/s"
-        for first, last in zip(runs, [*runs[1:], len(words)], strict=True)
-    ]
-    return f"{', '.join(spans)}, {basis}"
-
-
-def best_arm(question: LoadQuestion, arms: Sequence[Arm]) -> Arm | None:
-    """The plainest arm near the least time per token; of those that meet the level, where any does."""
-    steady = [arm for arm in arms if arm.latencies and arm.policy != "adaptive"]
-    meeting = [arm for arm in steady if meets(question.level, arm.latencies)] or steady
-    least = min((arm.tpot_s for arm in meeting), default=math.nan)
-    return next((arm for arm in meeting if arm.tpot_s <= (1 + WORTH) * least), None)
-
-
-def _rate_text(question: LoadQuestion, rate: float, arms: Sequence[Arm]) -> str:
-    off, best = arms[0], best_arm(question, arms)
-    where = f"at {rate:g}/s"
-    if best is None:
-        highest = max((arm for arm in arms if arm.service), key=lambda arm: arm.highest_rate_per_s)
-        return (
-            f"OVERLOAD {where}: no policy serves it; {_policy(highest)} would reach "
-            f"{highest.highest_rate_per_s:.3g}/s"
-        )
-    if best is off:
-        return _off_text(where, arms)
-    if not off.latencies:
-        return (
-            f"FASTER {where}: {_policy(best)} serves it at {_seconds(best.tpot_s)} a token, and without "
-            f"speculation it is OVERLOAD above {off.highest_rate_per_s:.3g}/s"
-        )
-    word = judgement(best.speedup, best.speedup_low, best.speedup_high)
-    span = "" if math.isnan(best.speedup_low) else f" ({best.speedup_low:.2f}× to {best.speedup_high:.2f}×)"
-    batches = [arm.equilibrium.batch for arm in (best, off) if arm.equilibrium is not None]
-    return (
-        f"{word} {where}: {_policy(best)} takes {_seconds(best.tpot_s)} a token instead of "
-        f"{_seconds(off.tpot_s)}, {best.speedup:.2f}×{span}, "
-        f"at batch {batches[0]:.3g} instead of {batches[1]:.3g}; {_limits(best, off)}"
-    )
-
-
-def _off_text(where: str, arms: Sequence[Arm]) -> str:
-    off, rival = arms[:2]
-    if not rival.latencies:
-        lost = "does not fit" if rival.state == "does not fit" else "is overloaded"
-        return f"SLOWER {where}: do not speculate; {_policy(rival)} {lost}"
-    word = judgement(rival.speedup, rival.speedup_low, rival.speedup_high)
-    return (
-        f"{word} {where}: do not speculate; {_policy(rival)}, the best one, takes "
-        f"{_seconds(rival.tpot_s)} a token against {_seconds(off.tpot_s)}; {_limits(rival, off)}"
-    )
-
-
-def _limits(arm: Arm, off: Arm) -> str:
-    return f"highest rate {arm.highest_rate_per_s:.3g}/s against {off.highest_rate_per_s:.3g}/s"
-
-
-def _policy(arm: Arm) -> str:
-    names = {"off": "plain decoding", "tiers": "tiers of k", "adaptive": "adaptive verification"}
-    return names.get(arm.policy, f"k = {arm.k}")
-
-
-def _seconds(value: float) -> str:
-    return format_quantity(value, "s", 3)
 
 
 def load_assumptions(question: LoadQuestion, *, simulated: bool = False) -> Iterator[str]:
@@ -131,12 +59,10 @@ def load_assumptions(question: LoadQuestion, *, simulated: bool = False) -> Iter
     yield leading
     yield (
         "Poisson arrivals; running sequences share each step; the running batch has the stationary law of "
-        f"that queue, at one mean context of {machine.context:,.0f} tokens; chunks of at most "
+        f"that queue, {_context_text(machine)}; chunks of at most "
         f"{machine.chunk_tokens:,} prompt tokens ride with decoding"
     )
     yield from prompts.assumptions
-    if machine.traffic.context and not machine.context:
-        yield "a model known by its counts alone has no cache: context 0, and memory limits no batch"
     yield (
         f"percentiles are approximations, given up to {MAX_UTILISATION:.0%} of the highest rate and not "
         "beside long prompts; TTFT and waits are means. A step brings E tokens at once: the gap between "
@@ -151,23 +77,30 @@ def load_assumptions(question: LoadQuestion, *, simulated: bool = False) -> Iter
     )
     yield "adaptive verification knows the position of a draft token only, as in `schedule`"
     if simulated:
-        yield "simulated rows serve drawn requests step by step with the same step times"
+        yield "simulated rows serve requests, drawn or of a trace, step by step with the same step times"
     yield from others
     for one in machine.traffic.classes:
         yield f"{one.name}: {one.law.label}, {one.law.assumption}"
 
 
+def _context_text(machine: Machine) -> str:
+    """What a running sequence has in the cache."""
+    if machine.context:
+        return f"at one mean context of {machine.context:,.0f} tokens"
+    return "no step reading a cache, whose size counts of parameters do not tell, and none filling memory"
+
+
 def _cap_text(question: LoadQuestion) -> Iterator[str]:
     plain, drafting = question.machine.max_batch
     told = f"{plain:,}" if plain == drafting else f"{plain:,} sequences, {drafting:,} beside a drafter,"
-    yield f"an engine runs at most {told} at once, fewer where memory holds fewer at the mean context"
+    memory = ", fewer where memory holds fewer at the mean context" if question.machine.context else ""
+    yield f"an engine runs at most {told} at once{memory}"
 
 
 def load_warnings(
     question: LoadQuestion, rates: FloatArray, arms: Sequence[Sequence[Arm]]
 ) -> Iterator[Advice]:
     """Overload, edges, side costs that show, then what the source knows."""
-    machine = question.machine
     flat = [arm for found in arms for arm in found]
     yield from _overload(rates, arms)
     yield from _memory(flat)
@@ -186,30 +119,123 @@ def load_warnings(
             "dropped (vllm #38182, #53670, #54360)",
             remedy="compare `vllm:prefix_cache_hits_total` with and without on an exact repeat",
         )
-    k = max((arm.k or 0 for arm in flat), default=0)
-    batches = [arm.equilibrium.batch for arm in flat if arm.equilibrium is not None]
-    if batches:
-        whole = np.unique(np.maximum(np.rint(batches), 1)).astype(np.int64)
-        yield from _beyond_measured(getattr(machine.source, "measured_batches", None), whole)
-        yield from machine.source.warnings
-        yield from machine.source.warnings_at(k, whole, int(whole[-1]))
+    longest = max((int(arm.service.ks.max()) for arm in flat if arm.service is not None), default=0)
+    batches = [arm.equilibrium_batch for arm in flat if arm.equilibrium is not None]
+    yield from source_warnings(question, longest, np.array(batches))
+
+
+def source_warnings(question: LoadQuestion, longest_k: int, batches: FloatArray) -> Iterator[Advice]:
+    """What the source and the acceptance leave open at the batches that run; nothing where none runs."""
+    if not batches.size:
+        return
+    machine = question.machine
+    whole = np.unique(np.maximum(np.rint(batches), 1)).astype(np.int64)
+    yield from _beyond_measured(getattr(machine.source, "measured_batches", None), whole)
+    known = [*machine.source.warnings, *machine.source.warnings_at(longest_k, whole, int(whole[-1]))]
+    yield from known
+    if any(advice.until_measured for advice in known):
+        yield Advice(
+            code="thin-load-evidence",
+            text="load curves measured in public are three rows, and on one of their servers 13 % was lost "
+            "at 8/s where the forecast's whole range had a gain or next to none",
+            remedy="measure off and on at the batches that run, as --measured, before it decides",
+            until_measured=True,
+        )
+    laws = AcceptanceAxis.of([one.law for one in machine.traffic.classes])
+    yield from question_advice(laws, machine.source, longest_k=longest_k, context=machine.traffic.context)
+
+
+def simulation_warnings(
+    rates: FloatArray, arms: Sequence[Sequence[Arm]], simulated: Mapping[tuple[int, str], Summary]
+) -> Iterator[Advice]:
+    """Runs too short to tell, and runs that contradict the closed form."""
+    for (place, policy), summary in simulated.items():
+        arm = next(one for one in arms[place] if one.policy == policy)
+        where = f"{policy_name(arm)} at {rate_text(float(rates[place]))}"
+        if summary.state == "unsettled":
+            yield Advice(
+                code="run-too-short",
+                text=f"simulated {where}: {summary.requests:,} requests last {summary.stays:.2g} mean stays, "
+                "too short to tell steady from overload; the batch may still have been filling",
+                remedy=f"--simulate {format_significant(summary.requests_to_settle, 2)} or more".replace(
+                    ",", ""
+                ),
+            )
+        elif summary.state == "overload" and arm.state != "overload":
+            yield Advice(
+                code="simulated-overload",
+                text=f"simulated {where} is overload, and the closed form has it {arm.state}",
+                remedy="believe the simulation, and plan below that rate",
+            )
+
+
+def load_remarks(question: LoadQuestion, rates: FloatArray, arms: Sequence[Sequence[Arm]]) -> Iterator[str]:
+    """What speculation costs besides the step, what all policies deliver, and which of them do alike."""
+    last = arms[-1]
+    drafting = next((arm for arm in last[1:] if arm.service is not None), None)
+    if drafting is not None:
+        yield f"in the figures of {policy_name(drafting)}: {', '.join(_side_texts(last[0], drafting, last))}"
+    flat = [arm for found in arms for arm in found if arm.latencies]
+    if rates.size == 1 and flat:
+        yield _delivered_text(flat[0])
+    alike = [
+        policy_name(found[0])
+        for found in zip(*[found[2:] for found in arms], strict=True)
+        if all(_does_as(arm, static[1]) for arm, static in zip(found, arms, strict=True))
+    ]
+    if alike:
+        yield f"{' and '.join(alike)} take as long as the best k here, batch by batch"
+
+
+def _does_as(arm: Arm, other: Arm) -> bool:
+    return bool(arm.latencies and other.latencies) and abs(arm.tpot_s - other.tpot_s) <= 1e-3 * other.tpot_s
+
+
+def _side_texts(off: Arm, arm: Arm, arms: Sequence[Arm]) -> Iterator[str]:
+    """What a drafter costs besides the step, zeros left out."""
+    side = arm.side
+    assert off.service is not None
+    if side["lost_batch"] > 0:
+        yield f"{side['lost_batch']:,.0f} of {off.service.limits.max_batch:,} places lost to the draft"
+    if side["lost_prefix_tokens"]:
+        yield f"{side['lost_prefix_tokens']:,.0f} cache hits lost a request"
+    if side["draft_prefill_s"]:
+        yield f"{format_quantity(side['draft_prefill_s'], 's', 3)} of prefill in the drafter a request"
+    dearest = max((one.side["zero_tier_s"] for one in arms if one.side), default=0.0)
+    if dearest:
+        yield f"{format_quantity(dearest, 's', 3)} a step of k = 0 above plain decoding"
+    yield (
+        f"the longest step with prefill {format_quantity(side['chunk_step_s'], 's', 3)}, "
+        f"{format_quantity(off.side['chunk_step_s'], 's', 3)} without a drafter"
+    )
+
+
+def _delivered_text(arm: Arm) -> str:
+    told = (
+        f"every policy that keeps up delivers {format_quantity(arm.tokens_per_s_per_gpu, 'tok/s')} a device"
+    )
+    if not math.isnan(arm.usd_per_million_tokens):
+        told += f", {arm.usd_per_million_tokens:.2f} USD a million tokens"
+    if not math.isnan(arm.joules_per_million_tokens):
+        told += f", at most {format_significant(arm.joules_per_million_tokens / 1e3)} kJ"
+    return told
 
 
 def _overload(rates: FloatArray, arms: Sequence[Sequence[Arm]]) -> Iterator[Advice]:
     for rate, found in zip(rates.tolist(), arms, strict=True):
         over = [arm for arm in found if arm.state == "overload"]
         if over:
-            told = ", ".join(f"{_policy(arm)} {arm.highest_rate_per_s:.3g}/s" for arm in over)
+            told = ", ".join(f"{policy_name(arm)} {arm.highest_rate_per_s:.3g}/s" for arm in over)
             yield Advice(
                 code="overload",
-                text=f"OVERLOAD at {rate:g}/s: queues grow without end; highest rates: {told}",
+                text=f"OVERLOAD at {rate_text(rate)}: queues grow without end; highest rates: {told}",
                 remedy="add replicas, or lower the rate",
             )
         elif any(arm.utilisation > SHARP_EDGE for arm in found):
             yield Advice(
                 code="near-overload",
-                text=f"{rate:g}/s is above {SHARP_EDGE:.0%} of the highest rate of a policy: an error of a "
-                "few per cent in the step moves its latencies many times as much",
+                text=f"{rate_text(rate)} is above {SHARP_EDGE:.0%} of the highest rate of a policy: an error "
+                "of a few per cent in the step moves its latencies many times as much",
                 remedy="plan below, or simulate",
             )
 
@@ -238,7 +264,7 @@ def _memory(arms: Sequence[Arm]) -> Iterator[Advice]:
         elif arm.equilibrium is not None and arm.equilibrium.queueing > 0.01 and arm.service is not None:
             yield Advice(
                 code="waits-for-a-place",
-                text=f"{_policy(arm)}: {arm.equilibrium.queueing:.0%} of the requests wait until one of "
+                text=f"{policy_name(arm)}: {arm.equilibrium.queueing:.0%} of the requests wait until one of "
                 f"{arm.service.limits.max_batch:,} running sequences ends",
                 remedy="free memory for the cache, raise the engine's limit, or add replicas",
             )
@@ -248,16 +274,16 @@ def load_derivation(question: LoadQuestion, rate: float, arms: Sequence[Arm]) ->
     """How each policy's batch came about at a rate, and its side costs as named terms."""
     traffic: Mapping[str, float] = {one.name: one.output_tokens for one in question.machine.traffic.classes}
     per_replica = rate / question.replicas
-    yield f"at {rate:g}/s, {per_replica:g}/s a replica, outputs of {traffic}:"
+    yield f"at {rate_text(rate)}, {rate_text(per_replica)} a replica, outputs of {traffic}:"
     for arm in arms:
         state, service = arm.equilibrium, arm.service
         if state is None or service is None:
-            yield f"{_policy(arm)}: {arm.state}"
+            yield f"{policy_name(arm)}: {arm.state}"
             continue
         first = arm.latencies[0]
         steps = state.batch / per_replica / first.itl_s
         side = ", ".join(f"{name} {value:.4g}" for name, value in arm.side.items())
         yield (
-            f"{_policy(arm)}: B = rate · steps · T = {per_replica:g} · {steps:.4g} · {first.itl_s:.4g} s = "
-            f"{state.batch:.4g}; TPOT {first.tpot_s:.4g} s; side costs: {side}"
+            f"{policy_name(arm)}: B = rate · steps · T = {per_replica:.4g} · {steps:.4g} · "
+            f"{first.itl_s:.4g} s = {state.batch:.4g}; TPOT {first.tpot_s:.4g} s; side costs: {side}"
         )

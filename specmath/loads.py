@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from specmath.acceptance_axis import AcceptanceAxis
-from specmath.checks import FloatArray, require_count, require_range
+from specmath.checks import require_count, require_range
 from specmath.errors import InputError
 from specmath.forecast import BEST_K_LIMIT
 from specmath.gates import batch_policy
-from specmath.latencies import Latency
 from specmath.laws import AcceptanceLaw
-from specmath.load_arms import Arm, LoadQuestion, arms_at
+from specmath.load_arms import LoadQuestion, arms_at
 from specmath.load_policies import Machine
-from specmath.load_text import load_assumptions, load_derivation, load_inputs, load_verdict, load_warnings
-from specmath.results import CHUNK_ROWS, Advice, Cell, Columns, Result, brief
+from specmath.load_table import LoadTable
 from specmath.simulation.series import Run, simulate_many
-from specmath.simulation.statistics import ServiceLevel, Summary
+from specmath.simulation.statistics import ServiceLevel
 from specmath.sources import BatchSource
 from specmath.traffic import DEFAULT_CHUNK, MAX_RATE, Trace, Traffic, TrafficClass
 from specmath.winning import Progress
 
+MAX_RATES = 500
+"""Rates that are forecast at once."""
 DEFAULT_MAX_BATCH = 1024
 """Sequences that run at once at most where neither memory nor the caller sets a limit below."""
 MOST_BATCH = 16_384
@@ -65,6 +63,8 @@ def forecast_load(
     [('off', 5.0), ('static', 1.27)]
     """
     rates = np.atleast_1d(require_range("rate_per_s", rates_per_s, high=MAX_RATE, above=0)).ravel()
+    if rates.size > MAX_RATES:
+        raise InputError("rate_per_s", f"takes {MAX_RATES} rates at most, got {rates.size:,}")
     arms = []
     for done, rate in enumerate(rates.tolist(), 1):
         arms.append(arms_at(question, rate))
@@ -149,137 +149,6 @@ def _require_room(machine: Machine) -> None:
         raise InputError("prompt_tokens", f"{problem}; add devices, quantise, or shorten it")
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoadTable(Result):
-    """A row per rate and policy, and one per class below it where there are several.
-
-    Attributes:
-        question: The machine, the replicas and the service level.
-        rates_per_s: Rates of all replicas together.
-        arms: The policies at each rate.
-        simulated: Summaries of simulated runs by place of rate and policy; empty without a simulation.
-    """
-
-    schema: ClassVar[str] = "specmath.load/1"
-    keys: ClassVar[tuple[str, ...]] = (
-        "case",
-        "rate_per_s",
-        "policy",
-        "class",
-        "by",
-        "k",
-        "batch",
-        "state",
-        "tpot_s",
-        "itl_s",
-        "itl_p99_s",
-        "ttft_s",
-        "ttft_p99_s",
-        "e2e_s",
-        "e2e_p50_s",
-        "e2e_p95_s",
-        "e2e_p99_s",
-        "speedup",
-        "speedup_low",
-        "speedup_high",
-        "tokens_per_s_per_gpu",
-        "utilisation",
-        "highest_rate_per_s",
-        "goodput_per_s",
-        "usd_per_million_tokens",
-        "joules_per_million_tokens",
-        "max_batch",
-        "lost_batch",
-        "lost_prefix_tokens",
-        "draft_prefill_s",
-        "zero_tier_s",
-        "chunk_step_s",
-    )
-
-    question: LoadQuestion
-    rates_per_s: FloatArray
-    arms: tuple[tuple[Arm, ...], ...]
-    simulated: Mapping[tuple[int, str], Summary] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self.rows())
-
-    @property
-    def inputs(self) -> Mapping[str, Cell]:
-        return {"rate_per_s": brief(self.rates_per_s)} | load_inputs(self.question)
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        return tuple(load_assumptions(self.question, simulated=bool(self.simulated)))
-
-    @property
-    def warnings(self) -> tuple[Advice, ...]:
-        return tuple(dict.fromkeys(load_warnings(self.question, self.rates_per_s, self.arms)))
-
-    @property
-    def verdict(self) -> str:
-        return load_verdict(self.question, self.rates_per_s, self.arms)
-
-    @property
-    def derivation(self) -> tuple[str, ...]:
-        return tuple(load_derivation(self.question, float(self.rates_per_s[0]), self.arms[0]))
-
-    def chunks(self, size: int = CHUNK_ROWS) -> Iterator[Columns]:
-        rows = list(self._rows())
-        for start in range(0, len(rows), size):
-            part = rows[start : start + size]
-            yield {key: [row[key] for row in part] for key in self.keys}
-
-    def _rows(self) -> Iterator[dict[str, Cell]]:
-        for place, (rate, arms) in enumerate(zip(self.rates_per_s.tolist(), self.arms, strict=True)):
-            for arm in arms:
-                yield from self._arm_rows(rate, arm)
-                if summary := self.simulated.get((place, arm.policy)):
-                    yield self._simulated_row(rate, arm, summary)
-
-    def _arm_rows(self, rate: float, arm: Arm) -> Iterator[dict[str, Cell]]:
-        common = self._common(rate, arm)
-        if not arm.latencies:
-            yield dict.fromkeys(self.keys) | common | arm.of_all()
-        for place, latency in enumerate(arm.latencies):
-            own = {name: _cell(getattr(latency, name)) for name in _LATENCIES}
-            of_all = arm.of_all() if place == 0 else {}
-            yield dict.fromkeys(self.keys) | common | own | of_all | {"class": latency.name}
-
-    def _common(self, rate: float, arm: Arm) -> dict[str, Cell]:
-        return {
-            "case": self.question.machine.source.case,
-            "rate_per_s": rate,
-            "policy": arm.policy,
-            "class": "all",
-            "by": "closed form",
-            "k": arm.k,
-            "state": arm.state,
-        }
-
-    def _simulated_row(self, rate: float, arm: Arm, summary: Summary) -> dict[str, Cell]:
-        found = {
-            "batch": summary.decoding / self.question.replicas,
-            "tpot_s": summary.tpot_s.mean,
-            "itl_s": summary.gap_s.mean,
-            "itl_p99_s": summary.gap_s.p99,
-            "ttft_s": summary.ttft_s.mean,
-            "ttft_p99_s": summary.ttft_s.p99,
-            "e2e_s": summary.end_to_end_s.mean,
-            "e2e_p50_s": summary.end_to_end_s.p50,
-            "e2e_p95_s": summary.end_to_end_s.p95,
-            "e2e_p99_s": summary.end_to_end_s.p99,
-            "tokens_per_s_per_gpu": summary.tokens_per_s / self.question.devices,
-            "goodput_per_s": summary.goodput_per_s if self.question.has_level else math.nan,
-        }
-        told: dict[str, Cell] = {key: _cell(value) for key, value in found.items()}
-        told |= {"by": "simulation", "state": "steady" if summary.steady else "overload"}
-        return dict.fromkeys(self.keys) | self._common(rate, arm) | told
-
-
-_LATENCIES = tuple(one.name for one in fields(Latency) if one.name != "name")
-
-
 def simulate_load(
     table: LoadTable,
     *,
@@ -298,7 +167,7 @@ def simulate_load(
         table: What `forecast_load` answered.
         requests: Requests of each run; of a trace the first so many.
         seed: Of all random numbers; every policy serves the same requests.
-        trace: Arrivals to serve instead of Poisson ones at each rate; then its own rate must be the only one.
+        trace: Arrivals to serve instead of Poisson ones, played faster or slower to each rate.
         laws: Acceptance of the trace's classes.
         processes, log, resume, progress: As `specmath.simulation.series.simulate_many` has them.
     """
@@ -311,7 +180,7 @@ def simulate_load(
             runs.append(
                 Run(
                     name=f"{arm.policy} at {rate:g}/s",
-                    traffic=question.machine.traffic.at(rate) if trace is None else trace,
+                    traffic=(question.machine.traffic if trace is None else trace).at(rate),
                     steps=question.machine.drafting if arm.service.drafting else question.machine.plain,
                     limits=arm.service.limits,
                     policy=batch_policy(arm.service.ks.tolist()),
@@ -324,7 +193,3 @@ def simulate_load(
             )
     found = simulate_many(runs, processes=processes, log=log, resume=resume, progress=progress)
     return replace(table, simulated=dict(zip(places, found, strict=True)))
-
-
-def _cell(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)

@@ -8,11 +8,14 @@ from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import ClassVar
 
+import numpy as np
+
 from specmath.checks import require_range
 from specmath.errors import InputError
 from specmath.load_arms import Arm, LoadQuestion
-from specmath.load_text import load_assumptions, load_inputs
-from specmath.results import CHUNK_ROWS, Cell, Columns, Result
+from specmath.load_text import load_assumptions, load_inputs, source_warnings
+from specmath.load_verdicts import rate_text
+from specmath.results import CHUNK_ROWS, Advice, Cell, Columns, Result
 from specmath.traffic import MAX_RATE, Traffic
 
 MOST_CLASSES = 6
@@ -132,7 +135,7 @@ def _fewest(question: LoadQuestion, rate: float, drafting: bool) -> tuple[Arm | 
         one = question.bare_arm(name, service, rate)
         room = FULL * one.highest_rate_per_s
         if question.has_level:
-            room = min(room, question.goodput(service))
+            room = min(room, question.goodput(service)[0])
         if room <= 0:
             continue
         count = math.ceil(rate / room)
@@ -160,6 +163,7 @@ class PoolTable(Result):
 
     schema: ClassVar[str] = "specmath.pools/1"
     keys: ClassVar[tuple[str, ...]] = ("case", *(field.name for field in fields(PoolRow)))
+    data_keys: ClassVar[tuple[str, ...]] = ("case",)
 
     question: LoadQuestion
     rate_per_s: float
@@ -181,6 +185,12 @@ class PoolTable(Result):
         return (leading, told, "every class goes to one pool; a router knows the class of a request", *others)
 
     @property
+    def warnings(self) -> tuple[Advice, ...]:
+        longest = max((row.k or 0 for row in self.pools), default=0)
+        batches = [row.batch for row in self.pools if not math.isnan(row.batch)]
+        return tuple(source_warnings(self.question, longest, np.array(batches)))
+
+    @property
     def verdict(self) -> str:
         layouts = {
             row.layout: tuple(one for one in self.pools if one.layout == row.layout) for row in self.pools
@@ -188,10 +198,12 @@ class PoolTable(Result):
         best = min(layouts, key=lambda name: _rank(layouts[name]))
         told = [f"{name} {_count_text(rows)}" for name, rows in layouts.items()]
         if math.isinf(_rank(layouts[best])[0]):
-            return f"NONE SERVES IT at {self.rate_per_s:g}/s: {', '.join(told)}"
+            return f"NONE SERVES IT at {rate_text(self.rate_per_s)}: {', '.join(told)}"
         parts = [f"{row.classes} → {row.engines} {row.pool}" for row in layouts[best]]
         basis = self.question.machine.source.basis
-        return f"{best.upper()}: {'; '.join(parts)} at {self.rate_per_s:g}/s ({', '.join(told)}), {basis}"
+        return (
+            f"{best.upper()}: {'; '.join(parts)} at {rate_text(self.rate_per_s)} ({', '.join(told)}), {basis}"
+        )
 
     def chunks(self, size: int = CHUNK_ROWS) -> Iterator[Columns]:
         for start in range(0, len(self.pools), size):

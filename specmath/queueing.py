@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specmath.checks import FloatArray, IntArray, Numbers, like_inputs, require_range
+from specmath.equilibria import Equilibrium, Prefill
 from specmath.errors import InputError
 from specmath.traffic import Limits, Traffic
 
@@ -101,23 +102,6 @@ class Service:
         return int(self.ks[0]) if np.all(self.ks == self.ks[0]) else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prefill:
-    """Prefill steps by kind of prompt, and by batch.
-
-    Attributes:
-        carried_tokens: Prefill tokens of a step with such a prompt in it.
-        steps: Such steps for each arrival of any kind.
-        added_s: Seconds by which prefill lengthens such a step.
-        slow_s: Seconds from the first to the last such step of a prompt.
-    """
-
-    carried_tokens: FloatArray
-    steps: FloatArray
-    added_s: FloatArray
-    slow_s: FloatArray
-
-
 class Queue:
     """One replica that serves a traffic under a policy: step times, the highest rate, and what happens below.
 
@@ -162,28 +146,74 @@ class Queue:
     @cached_property
     def sustained(self) -> FloatArray:
         """Rate at which so many sequences are in balance, by batch: arrivals of a step over its time."""
+        return self._balance[0]
+
+    @cached_property
+    def _balance(self) -> tuple[FloatArray, FloatArray]:
+        """The rate at which each batch is in balance, and the places that decoding and prefill take then."""
         arrivals = np.minimum(self.batches / self.mean_steps, self.chunk_tokens / self.prompt_tokens)
         prefill = self.prefill(arrivals)
         steps = np.minimum(arrivals * prefill.steps.sum(0), 1.0)
         added = steps * (prefill.steps * prefill.added_s).sum(0) / prefill.steps.sum(0)
-        return np.asarray(arrivals / (self.bare_s + added))
+        rates = np.asarray(arrivals / (self.bare_s + added))
+        stays_s = np.maximum(self.prompts / self.chunk_tokens, 1.0) * (self.bare_s + prefill.added_s)
+        return rates, self.batches + rates * (self.prompt_shares * stays_s).sum(0)
 
-    @property
+    @cached_property
+    def _full(self) -> tuple[FloatArray, FloatArray]:
+        """While requests wait: prompts read a second by decoding sequences, from 0 on, and step times.
+
+        Places that do not decode are prefilled, as much as a chunk holds, and each takes a step at least.
+        """
+        whole = np.concatenate([[0.0], self.batches])
+        carried = np.minimum((whole[-1] - whole) * self.prompt_tokens, self.chunk_tokens)
+        seconds = np.asarray(self.service.step_s(whole, carried))
+        seconds = np.maximum(seconds, _SETTLED * seconds.max())  # where prompts alone take no time
+        return carried / self.prompt_tokens / seconds, seconds
+
+    @cached_property
+    def _fastest(self) -> FloatArray:
+        """Ratio of π(n) to π(n − 1) while requests wait: prompts are read no faster, whatever comes."""
+        read_per_s, seconds = self._full
+        return np.asarray(read_per_s[:-1] * self.mean_steps * seconds[1:] / self.batches)
+
+    @cached_property
+    def saturated(self) -> tuple[FloatArray, float]:
+        """While requests wait: probability of so many decoding sequences, from 0 on, and the rate served.
+
+        up(n) = p / (P·T(n, p)),   p = min((c − n)·P, chunk);   down(n) = n / (M·T(n, p))
+        """
+        top = _first_hill(self._fastest)
+        weights = np.zeros(self.batches.size + 1)
+        logs = np.concatenate([[0.0], np.cumsum(np.log(self._fastest[:top]))])
+        weights[: top + 1] = np.exp(logs - logs.max())
+        law = weights / weights.sum()
+        return law, float(law @ self._full[0])
+
+    @cached_property
     def highest_rate_per_s(self) -> float:
-        """Requests per second above which the queue grows without end."""
-        return float(self.sustained.max())
+        """Requests per second above which the queue grows without end.
+
+        The largest rate in balance, of batches that leave places for prefill and that prefill can bring
+        about; or that of a full machine, where it is still rising.
+        """
+        rates, places = self._balance
+        full = np.flatnonzero(self.batches / self.mean_steps >= self.chunk_tokens / self.prompt_tokens)
+        reach = int(full[0]) if full.size else rates.size
+        free = rates[:reach][places[:reach] <= rates.size]
+        return max(float(free.max(initial=0.0)), self.saturated[1])
 
     def mean_step_s(self, rate_per_s: float) -> tuple[FloatArray, Prefill]:
-        """The mean step with its prefill, infinite where that takes all the time, and the prefill; by batch.
+        """The mean step with its prefill, at most a step that has prompts in it, and the prefill; by batch.
 
         T = T₀ + λ·T·Σ (P/c)·ΔT(c), over kinds of prompts.
         """
         mean_s = self.bare_s
         for _ in range(_PREFILL_ROUNDS):
             prefill = self.prefill(rate_per_s * mean_s)
-            busy = rate_per_s * (prefill.steps * prefill.added_s).sum(0)
-            with np.errstate(divide="ignore"):
-                settled = np.where(busy < 1, self.bare_s / np.maximum(1 - busy, 0), np.inf)
+            added = (prefill.steps * prefill.added_s).sum(0)
+            slow_s = self.bare_s + added / prefill.steps.sum(0)
+            settled = np.minimum(self.bare_s / np.maximum(1 - rate_per_s * added, _SETTLED), slow_s)
             if np.all((settled == mean_s) | (np.abs(settled - mean_s) <= _SETTLED * mean_s)):
                 break
             mean_s = settled
@@ -196,6 +226,8 @@ class Queue:
         a slow phase than steps are slow. Over a stay D that is felt for the memory τ of the phases:
 
             1 + (E[T over time] / T − 1) · τ (1 − exp(−D/τ)) / D,   τ = E[S²] / (2 E[S] (1 − ρ)),   ρ = λ E[S]
+
+        A prompt needs a place: none is read while all decode, and one alone, no run of them, in the last.
         """
         first = (self.prompt_shares * prefill.slow_s).sum(0)
         second = (self.prompt_shares * prefill.slow_s**2).sum(0)
@@ -205,7 +237,8 @@ class Queue:
         over_time_s = (1 - busy) * self.bare_s + busy * slow_step_s
         stay_s = self.mean_steps * mean_s
         felt = memory_s / stay_s * -np.expm1(-stay_s / memory_s)
-        return np.asarray(1 + np.maximum(over_time_s / mean_s - 1, 0) * felt)
+        room = np.minimum((self.batches[-1] - self.batches) / 2, 1.0)
+        return np.asarray(1 + np.maximum(over_time_s / mean_s - 1, 0) * felt * room)
 
     def equilibrium(self) -> Equilibrium | None:
         """How many run and wait at the traffic's rate; None where the queue grows without end."""
@@ -217,83 +250,39 @@ class Queue:
         # Phases lengthen stays, but take no work: what can be sustained, still can.
         ratios = even * self.slow_phases(rate, even_s, prefill)
         ratios = np.where(even < 1, np.minimum(ratios, (1 + even) / 2), ratios)
+        phases = ratios / even
+        if rate < self.saturated[1]:  # a full machine drains; elsewhere it is where overload ends
+            ratios = np.minimum(ratios, self._fastest)
         top = _last_calm(ratios)
         if not top:
             return None
         logs = np.concatenate([[0.0], np.cumsum(np.log(ratios[:top]))])
         weights = np.exp(logs - logs.max())
-        tail = float(ratios[top - 1]) if top == ratios.size else 0.0
+        tail = rate / self.highest_rate_per_s if top == ratios.size else 0.0
         waiting = weights[-1] * tail / (1 - tail)
         total = weights.sum() + waiting
         if top < ratios.size and weights[-1] > _RARE * total:
             return None
         return Equilibrium(
             running=np.asarray(weights[1:] / total),
-            idle=float(weights[0] / total),
+            waiting=self.saturated[0][1 : top + 1] * float(waiting / total),
+            idle=float(weights[0] / total + waiting / total * self.saturated[0][0]),
             queueing=float((weights[-1] + waiting) / total) if tail else 0.0,
             queue_length=float(waiting / (1 - tail) / total) if tail else 0.0,
             waiting_share=float(waiting / total),
-            mean_step_s=(even_s * ratios / even)[:top],
-            phases=(ratios / even)[:top],
+            mean_step_s=(even_s * phases)[:top],
+            phases=phases[:top],
             prefill=prefill,
             metastable_beyond=top if top < ratios.size else None,
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Equilibrium:
-    """The law of the number of sequences that run, batches from 1 on, while none or some wait.
-
-    Attributes:
-        running: Probability of each batch; that of the largest leaves out the time in which others wait.
-        idle: Probability that none runs.
-        queueing: Probability that an arrival must wait for a place.
-        queue_length: Mean number that wait for a place.
-        waiting_share: Probability that some wait.
-        mean_step_s: Mean step with its prefill as requests feel it, by batch.
-        phases: Factor in it for prefill that comes in phases, by batch.
-        prefill: Prefill steps, by kind of prompt and batch.
-        metastable_beyond: Batch beyond which requests leave more slowly than new ones come, so that a burst
-            that reaches it ends in overload; None where there is none.
-    """
-
-    running: FloatArray
-    idle: float
-    queueing: float
-    queue_length: float
-    waiting_share: float
-    mean_step_s: FloatArray
-    phases: FloatArray
-    prefill: Prefill
-    metastable_beyond: int | None
-
-    @property
-    def batches(self) -> FloatArray:
-        return np.arange(1, self.running.size + 1, dtype=float)
-
-    @property
-    def in_place(self) -> FloatArray:
-        """Probability of each batch, with the time in which others wait counted for the largest."""
-        whole = self.running.copy()
-        whole[-1] += self.waiting_share
-        return whole
-
-    @property
-    def batch(self) -> float:
-        """Mean number of running sequences."""
-        return float(self.in_place @ self.batches)
-
-    @property
-    def seen(self) -> FloatArray:
-        """Share of the time of a running sequence spent at each batch."""
-        weights = self.in_place * self.batches
-        return np.asarray(weights / weights.sum())
-
-    @property
-    def step_shares(self) -> FloatArray:
-        """Share of the steps of a running sequence at each batch."""
-        weights = self.seen / self.mean_step_s
-        return np.asarray(weights / weights.sum())
+def _first_hill(ratios: FloatArray) -> int:
+    """Last batch before the weights that these ratios multiply up to rise for a second time."""
+    falls = ratios < 1
+    first = int(np.argmax(falls)) if falls.any() else ratios.size
+    rises = np.flatnonzero(~falls[first:])
+    return first + int(rises[0]) if rises.size else ratios.size
 
 
 def _last_calm(ratios: FloatArray) -> int:

@@ -25,6 +25,8 @@ SHARES_SLACK = 1e-6
 """How far shares may be from adding up to 1, for what rounding leaves of them."""
 MAX_LENGTH = 1e8
 """Longest prompt or output taken for more than a slip of units."""
+MOST_CLASSES = 100
+"""Most classes of a traffic: each is a row, and more than a reader looks at."""
 MAX_RATE = 1e6
 """Highest rate taken for more than a slip of units."""
 
@@ -83,14 +85,19 @@ class TrafficClass:
         """Mean prompt tokens to be computed."""
         return self.prompt_tokens - self.hits(drafting=drafting)
 
-    def prompt_kinds(self, *, drafting: bool) -> FloatArray:
+    def prompt_kinds(self, *, drafting: bool, count: int = PROMPT_KINDS) -> FloatArray:
         """Prompt tokens to be computed: a few lengths of equal shares that stand for all, with their mean."""
-        levels = (np.arange(PROMPT_KINDS) + 0.5) / PROMPT_KINDS
+        levels = (np.arange(count) + 0.5) / count
         alike = squared_variation(self.prompt_tokens, self.spread, self.variation) == 0
         lengths = length_quantile(
             self.prompt_tokens, self.spread, self.variation, np.array([0.5]) if alike else levels
         )
         return np.asarray(lengths * (self.prefill_tokens(drafting=drafting) / lengths.mean()))
+
+    @property
+    def prompt_variation(self) -> float:
+        """Variance over squared mean of the prompts."""
+        return squared_variation(self.prompt_tokens, self.spread, self.variation)
 
     @property
     def squared_variation(self) -> float:
@@ -138,6 +145,9 @@ class Traffic:
         require_range("rate_per_s", self.rate_per_s, high=MAX_RATE, above=0)
         if not self.classes:
             raise InputError("classes", "are missing; give at least one class of traffic")
+        if len(self.classes) > MOST_CLASSES:
+            told = f"must be at most {MOST_CLASSES}, got {len(self.classes):,}"
+            raise InputError("classes", f"{told}; put those together that are alike")
         total = fsum(one.share for one in self.classes)
         if abs(total - 1) > SHARES_SLACK:
             told = " + ".join(f"{one.share:g}" for one in self.classes)
@@ -245,6 +255,10 @@ class Trace:
         if span <= 0:
             raise InputError("trace", "has no rate: it needs two requests that arrive apart")
         return (len(self) - 1) / span
+
+    def at(self, rate_per_s: float) -> Trace:
+        """The same requests at another rate: arrivals come faster or slower, in the same order."""
+        return replace(self, arrival_s=self.arrival_s * (self.rate_per_s / rate_per_s))
 
     def traffic(self, laws: Sequence[AcceptanceLaw]) -> Traffic:
         """Its classes as means with the spread of their lengths; a law for each, or one for all."""

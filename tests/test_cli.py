@@ -84,6 +84,31 @@ def test_typed_ratios_give_one_case_and_the_best_k(call: Call) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "typed"),
+    [
+        ("calibrate --server foo", "--server: foo is no address"),
+        ("calibrate --server http://localhost:1 --baseline foo", "--baseline: foo is no address"),
+        (
+            "calibrate --server http://localhost:1 --new-tokens 3",
+            "--new-tokens: must be a whole number from 8",
+        ),
+        (
+            "calibrate --server http://localhost:1 --time-limit -1",
+            "--time-limit: must be between 0 and 86400",
+        ),
+        ("calibrate --history prometheus:", "--history: http:// is no address"),
+        ("calibrate --history prometheus:http://localhost:1 --k 0", "--k: must be a whole number from 1"),
+        ("speedup --from prometheus:", "--from: http:// is no address"),
+        ("alpha prometheus:", "SOURCE: http:// is no address"),
+    ],
+)
+def test_a_fault_names_the_option_that_was_typed(call: Call, line: str, typed: str) -> None:
+    status, _, err = call(line)
+    assert status == 2
+    assert err.splitlines()[-1].startswith(f"specmath: error: {typed}")
+
+
+@pytest.mark.parametrize(
     ("options", "length"),
     [
         ("--alpha 0.5 --k 2", 1.75),

@@ -62,8 +62,8 @@ def test_versions_agree() -> None:
 
 
 def test_every_column_is_explained() -> None:
-    from specmath.accuracy_tables import AccuracyTable, LeftOutTable, PointTable
     from calibrate.plans import PlanTable
+    from specmath.accuracy_tables import AccuracyTable, LeftOutTable, PointTable
     from specmath.calibration_tables import CalibrationTable, RunsTable
     from specmath.compatibility.table import CheckTable
     from specmath.crossovers import CrossoverTable
@@ -72,7 +72,7 @@ def test_every_column_is_explained() -> None:
     from specmath.flips import FlipTable
     from specmath.forecast import SpeedupTable
     from specmath.gates import GateTable
-    from specmath.loads import LoadTable
+    from specmath.load_table import LoadTable
     from specmath.pass_table import PassTable
     from specmath.pools import PoolTable
     from specmath.schedule import ScheduleTable

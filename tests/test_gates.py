@@ -38,8 +38,11 @@ def test_drafting_ends_where_it_stops_to_pay() -> None:
     assert (first.first_batch, first.k, last.k) == (1, 1, 0)
     assert last.first_batch == math.ceil(breakeven())
     assert first.last_batch == last.first_batch - 1
-    assert first.speedup == pytest.approx(LENGTH * 0.0103 / (0.01 + 5e-4 + 2 * 3e-4))
-    assert last.speedup == 1
+    assert first.first_speedup == pytest.approx(LENGTH * 0.0103 / (0.01 + 5e-4 + 2 * 3e-4))
+    assert (last.first_speedup, last.last_speedup) == (1, 1)
+    batch = first.last_batch
+    own_s = 0.01 + 5e-4 + 2 * 3e-4 * batch
+    assert first.last_speedup == pytest.approx(LENGTH * (0.01 + 3e-4 * batch) / own_s)
 
 
 def test_the_band_is_the_root_of_the_edge() -> None:
@@ -70,8 +73,10 @@ def test_replicas_move_rates_and_no_batches() -> None:
 def test_one_k_that_always_pays_needs_no_gate() -> None:
     table = find_gate(load_question([requests(0.9)], source=linear_machine(), k=3))
     assert len(table) == 1
-    assert table.verdict.startswith("NO GATE: k = 3 from batch 1")
-    assert next(table.rows())["falls_below"] is None
+    row = next(table.rows())
+    told = f"{row['first_speedup']:.2f}× to {row['last_speedup']:.2f}×"
+    assert table.verdict.startswith(f"NO GATE: k = 3 from batch 1 to {row['last_batch']}, {told}")
+    assert row["falls_below"] is None
 
 
 def test_a_drafter_that_does_not_fit_has_no_gate() -> None:

@@ -31,7 +31,7 @@ FLOORS = (
         "scoring",
         "side_costs",
     },
-    {"beta_fits", "clustered_errors", "counted_acceptance", "cut_bounds", "traffic"},
+    {"beta_fits", "clustered_errors", "counted_acceptance", "cut_bounds", "equilibria", "traffic"},
     {"acceptance_axis", "best_trees", "breakevens", "memory", "policies", "queueing", "strata"},
     {"latencies"},
     {"drafters", "profiles", "roofline_text", "sources"},
@@ -45,10 +45,11 @@ FLOORS = (
         "measuring",
         "mixed_steps",
     },
-    {"pass_columns", "pass_errors", "pass_flags", "pass_peaks"},
+    {"calibration_text", "pass_columns", "pass_errors", "pass_flags", "pass_peaks"},
     {"pass_fits"},
     {
         "calibrated_acceptance",
+        "calibration_contradictions",
         "corrected_steps",
         "measured_acceptance",
         "measured_passes",
@@ -72,9 +73,12 @@ FLOORS = (
     {"strict_json", "text_files", "yaml_fields"},
     {"append_log", "record_yaml", "row_files"},
     {"simulation"},
+    {"load_levels"},
     {"load_arms"},
+    {"load_reach"},
+    {"load_verdicts"},
     {"load_text"},
-    {"gates", "pools"},
+    {"gates", "load_table", "pools"},
     {"loads"},
     {
         "axes",
@@ -98,6 +102,7 @@ FLOORS = (
 )
 """From the ground up. A module may import from lower floors, and from its own where the list allows it."""
 GROUND_KNOWS = {"numpy"}
+RUNS = Path(__file__).resolve().parent / "data" / "runs" / "tensorrt_llm_r1_mtp.csv"
 HEAVY = ("numpy", "pandas", "yaml", "rich", "typer", "pyarrow", "torch", "jinja2", "matplotlib", "scipy")
 
 
@@ -179,6 +184,11 @@ def command(line: str) -> str:
         pytest.param(command("--version"), {"typer"}, id="--version"),
         pytest.param(command("--help"), {"typer", "rich"}, id="--help"),
         pytest.param(command("speedup --help"), {"typer", "rich"}, id="speedup --help"),
+        pytest.param("import calibrate", set(), id="import calibrate"),
+        pytest.param(command("calibrate --help"), {"typer", "rich"}, id="calibrate --help"),
+        pytest.param(
+            command(f"calibrate --runs {RUNS} -f md"), {"typer", "numpy", "yaml"}, id="calibrate, runs"
+        ),
         pytest.param(command("show hardware --help"), {"typer", "rich"}, id="show hardware --help"),
         pytest.param(command("tokens --alpha .7"), {"typer", "numpy"}, id="tokens"),
         pytest.param(command("speedup --alpha .7 --c .1 -f csv"), {"typer", "numpy"}, id="speedup, ratios"),

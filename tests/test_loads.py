@@ -13,7 +13,10 @@ from specmath.drafters.methods import drafter_of
 from specmath.errors import InputError
 from specmath.execution import Layout
 from specmath.load_arms import Arm, LoadQuestion
-from specmath.loads import LoadTable, forecast_load, load_question, simulate_load
+from specmath.load_reach import reach_of
+from specmath.load_table import LoadTable
+from specmath.load_verdicts import best_arm, policy_name
+from specmath.loads import MAX_RATES, forecast_load, load_question, simulate_load
 from specmath.measurement_files import public_measurements
 from specmath.mixtures import LookupAcceptance
 from specmath.model_catalogue import load_model
@@ -79,13 +82,15 @@ def test_speculation_that_pays_at_rest_can_lose_under_load() -> None:
     assert quiet["static"].speedup > 1.2
     assert busy["static"].state == "overload"
     assert busy["off"].state == "steady"
-    assert forecast_load(question, 6.0).verdict.startswith("SLOWER at 6/s: do not speculate")
+    verdict = forecast_load(question, 6.0).verdict
+    assert verdict.startswith("SLOWER at 6/s: do not speculate; k = 4 is overloaded")
+    assert "no draft is made there by tiers of k" in verdict
     assert busy["tiers"].state == "steady"
 
 
 def test_overload_is_said_and_no_number_is_made_up() -> None:
     table = forecast_load(load_question([requests()], source=linear_machine(token_s=1e-4), k=2), [1.0, 1e4])
-    assert "OVERLOAD at 10000/s" in table.verdict
+    assert "OVERLOAD at 10,000/s" in table.verdict
     assert [advice.code for advice in table.warnings].count("overload") == 1
     for row in rows_of(table)[4:]:
         assert row["state"] == "overload"
@@ -101,7 +106,119 @@ def test_no_speculation_and_speculation_that_serves_what_plain_decoding_cannot()
     highest = arms(question, 1.0)["off"].highest_rate_per_s
     table = forecast_load(question, 1.5 * highest)
     assert table.verdict.startswith("FASTER")
-    assert "without speculation it is OVERLOAD above" in table.verdict
+    assert "and plain decoding is overloaded" in table.verdict
+
+
+@pytest.mark.parametrize("rate", [1.0, 5.0, 6.5, 7.9, 9.0, 9.6, 12.0])
+@pytest.mark.parametrize("alpha", [0.4, 0.85])
+def test_the_verdict_is_about_the_best_row_shown(alpha: float, rate: float) -> None:
+    """Whatever its policy, adaptive verification included; and it is overload only where all rows are."""
+    question = load_question([requests(alpha)], source=linear_machine(0.01, 3e-4, 5e-4), k=4)
+    table = forecast_load(question, rate)
+    steady = [arm for arm in table.arms[0] if arm.state != "overload"]
+    assert ("OVERLOAD" in table.verdict) == (not steady)
+    best = best_arm(question, table.arms[0])
+    if best is not None:
+        assert best.tpot_s <= 1.01 * min(arm.tpot_s for arm in steady)
+        assert policy_name(best) in table.verdict or "do not speculate" in table.verdict
+
+
+def test_adaptive_verification_that_alone_serves_a_rate_is_named() -> None:
+    """One k, between its own highest rate and that of adaptive verification; plain decoding is slow."""
+    question = load_question([requests(0.6)], source=linear_machine(0.05, 1e-4), k=8, max_batch=64)
+    found = arms(question, 1.0)
+    ends = {name: arm.highest_rate_per_s for name, arm in found.items()}
+    others = max(ends["off"], ends["static"], ends["tiers"])
+    assert ends["adaptive"] > 1.05 * others
+    table = forecast_load(question, 1.02 * others)
+    assert [arm.state for arm in table.arms[0]] == ["overload", "overload", "overload", "steady"]
+    assert table.verdict.startswith("FASTER")
+    assert "adaptive verification serves it" in table.verdict
+
+
+def test_a_metastable_row_is_called_so() -> None:
+    from dataclasses import replace
+
+    question = load_question([requests(0.9)], source=linear_machine(token_s=1e-4), k=3)
+    table = forecast_load(question, 1.0)
+    shaken = [replace(arm, state="metastable") for arm in table.arms[0]]
+    assert "metastable" not in table.verdict
+    assert ", metastable: a burst may end in overload" in replace(table, arms=(tuple(shaken),)).verdict
+
+
+def test_a_policy_pays_up_to_the_rate_at_which_its_gain_ends() -> None:
+    question = load_question([requests(0.6)], source=linear_machine(0.01, 3e-4, 5e-4), k=4)
+    reach = reach_of(question, arms(question, 1.0)["static"])
+    assert reach is not None
+    assert math.isnan(reach.range_per_s)
+    below, above = (arms(question, reach.gain_per_s * part)["static"] for part in (0.98, 1.02))
+    assert below.speedup > 1 > above.speedup
+    table = forecast_load(question, [1.0, 2.0])
+    named = best_arm(question, table.arms[-1])
+    assert named is not None
+    own = reach_of(question, named)
+    assert own is not None
+    assert f"pays up to {own.gain_per_s:.3g}/s with {policy_name(named)}" in table.verdict
+
+
+def test_a_range_ends_to_pay_before_its_middle() -> None:
+    question = load_question([requests()], source=real_machine(), k=3)
+    reach = reach_of(question, arms(question, 1.0)["static"])
+    assert reach is not None
+    assert 0 < reach.range_per_s < reach.gain_per_s
+    below, above = (arms(question, reach.range_per_s * part)["static"] for part in (0.98, 1.02))
+    assert below.speedup_low > 1 > above.speedup_low
+
+
+def test_adaptive_verification_has_a_range() -> None:
+    found = arms(load_question([requests()], source=real_machine(), k=3), 5.0)
+    adaptive, static = found["adaptive"], found["static"]
+    assert adaptive.speedup_low < adaptive.speedup < adaptive.speedup_high
+    assert adaptive.speedup_low == pytest.approx(static.speedup_low, rel=0.05)
+
+
+def test_the_static_k_is_the_best_that_meets_the_level() -> None:
+    """The longer draft has the least time per token, and a gap that is too long."""
+    source = linear_machine(draft_s=2e-3)
+    level = ServiceLevel(gap_s=0.0125)
+    free, held = (
+        load_question([requests(0.9, prompt=1)], source=source, k=[1, 6], level=one)
+        for one in (ServiceLevel(), level)
+    )
+    assert arms(free, 1.0)["static"].k == 6
+    assert arms(held, 1.0)["static"].k == 1
+    rows = rows_of(forecast_load(held, 1.0))
+    assert [row["slo"] for row in rows[:2]] == ["met", "met"]
+    assert "misses gap p99" in {row["slo"] for row in rows}
+
+
+def test_what_ends_a_goodput_rate_is_told() -> None:
+    source = linear_machine(token_s=2e-4)
+    for level, bound in (
+        (ServiceLevel(tpot_s=0.02, ttft_s=60.0), "TPOT"),
+        (ServiceLevel(tpot_s=60.0), "highest rate"),
+        (ServiceLevel(end_to_end_s=1e-3, ttft_s=1e-3), "end to end"),
+    ):
+        question = load_question([requests()], source=source, k=2, level=level)
+        assert rows_of(forecast_load(question, 1.0), "off")[0]["goodput_bound"] == bound
+
+
+def test_a_level_that_nothing_meets_is_said() -> None:
+    level = ServiceLevel(tpot_s=1e-4)
+    question = load_question([requests()], source=linear_machine(), k=2, level=level)
+    verdict = forecast_load(question, 1.0).verdict
+    assert verdict.startswith("SLO MISSED at 1/s")
+    assert "SLO met at no rate with k = 2 (TPOT)" in verdict
+
+
+def test_a_simulated_run_that_is_too_short_is_said_to_be() -> None:
+    question = load_question([requests()], source=linear_machine(token_s=1e-4), k=2)
+    table = simulate_load(forecast_load(question, 8.0), requests=60, processes=1)
+    states = {row["state"] for row in rows_of(table) if row["by"] == "simulation"}
+    assert states == {"unsettled"}
+    told = [advice for advice in table.warnings if advice.code == "run-too-short"]
+    assert told
+    assert all(advice.remedy.startswith("--simulate ") for advice in told)
 
 
 def test_memory_caps_each_arm_at_its_own_batch() -> None:
@@ -109,7 +226,7 @@ def test_memory_caps_each_arm_at_its_own_batch() -> None:
     question = load_question([requests()], source=source, k=2)
     off, static = rows_of(forecast_load(question, 0.3))[:2]
     assert (off["max_batch"], static["max_batch"], static["lost_batch"]) == (8, 6, 2)
-    assert off["highest_rate_per_s"] == pytest.approx(8 / (300 * 0.05))
+    assert off["highest_rate_per_s"] == pytest.approx(8 / (301 * 0.05))  # a step of prefill, 300 of decoding
     full = forecast_load(question, 0.45)
     assert any(advice.code == "waits-for-a-place" for advice in full.warnings)
 
@@ -170,13 +287,13 @@ def test_goodput_is_the_rate_at_which_the_level_is_just_met() -> None:
     level = ServiceLevel(tpot_s=0.02)
     question = load_question([requests(prompt=1)], source=source, k=2, level=level)
     (off,) = rows_of(forecast_load(question, 1.0), "off")
-    at_it = arms(question, off["goodput_per_s"])["off"]
+    at_it = arms(question, off["goodput_rate_per_s"])["off"]
     assert at_it.tpot_s == pytest.approx(0.02, rel=1e-3)
-    assert off["goodput_per_s"] < off["highest_rate_per_s"]
+    assert off["goodput_rate_per_s"] < off["highest_rate_per_s"]
     strict = load_question([requests(prompt=1)], source=source, k=2, level=ServiceLevel(tpot_s=0.001))
-    assert rows_of(forecast_load(strict, 1.0), "off")[0]["goodput_per_s"] == 0
+    assert rows_of(forecast_load(strict, 1.0), "off")[0]["goodput_rate_per_s"] == 0
     assert (
-        rows_of(forecast_load(load_question([requests()], source=source, k=2), 1.0))[0]["goodput_per_s"]
+        rows_of(forecast_load(load_question([requests()], source=source, k=2), 1.0))[0]["goodput_rate_per_s"]
         is None
     )
 
@@ -232,7 +349,7 @@ def test_simulated_rows_stand_beside_those_of_the_closed_form() -> None:
         closed, simulated = rows[policy, "closed form"], rows[policy, "simulation"]
         assert simulated["tpot_s"] == pytest.approx(closed["tpot_s"], rel=0.08)
         assert simulated["ttft_p99_s"] > simulated["ttft_s"]
-        assert simulated["goodput_per_s"] is None
+        assert simulated["within_slo_per_s"] is None
 
 
 @pytest.mark.parametrize(
@@ -267,7 +384,7 @@ def test_a_law_of_another_drafter_is_refused() -> None:
 def test_many_rates_are_told_in_runs() -> None:
     question = load_question([requests(law=BetaAcceptance(5.6, 2.3))], source=linear_machine(token_s=1e-4))
     verdict = forecast_load(question, [0.5, 1, 2, 4, 1000, 2000]).verdict
-    assert verdict.startswith("FASTER at 0.5–4/s, OVERLOAD at 1000–2000/s")
+    assert verdict.startswith("FASTER at 0.5–4/s, OVERLOAD at 1,000–2,000/s")
 
 
 def test_a_published_row_by_rate_is_as_near_as_the_docs_say() -> None:
@@ -291,3 +408,9 @@ def test_a_published_row_by_rate_is_as_near_as_the_docs_say() -> None:
         0
     ]
     assert off["tpot_s"] / row.plain_tpot_s == pytest.approx(0.95, abs=0.01)
+
+
+def test_too_many_rates_are_refused_in_one_line() -> None:
+    asked = load_question([requests()], source=linear_machine(), k=1)
+    with pytest.raises(InputError, match=rf"takes {MAX_RATES} rates at most, got {MAX_RATES + 1}"):
+        forecast_load(asked, [1.0] * (MAX_RATES + 1))

@@ -142,9 +142,10 @@ def test_a_full_batch_waits_as_in_a_queue_of_several_servers() -> None:
     terms = [offered**n / math.factorial(n) for n in range(servers)]
     last = offered**servers / math.factorial(servers) / (1 - offered / servers)
     erlang = last / (sum(terms) + last)
-    assert state.queueing == pytest.approx(erlang)
-    assert state.queue_length == pytest.approx(erlang * offered / (servers - offered))
-    assert state.batch == pytest.approx(offered)
+    # A place is taken for one step more, that of the prompt: a hundredth of a step's wait counts much here.
+    assert state.queueing == pytest.approx(erlang, rel=0.02)
+    assert state.queue_length == pytest.approx(erlang * offered / (servers - offered), rel=0.04)
+    assert state.batch == pytest.approx(offered, rel=0.002)
 
 
 def test_a_rare_request_runs_alone() -> None:
@@ -193,7 +194,10 @@ def test_more_than_the_highest_rate_is_overload_and_less_is_not() -> None:
     assert queue(step_s, highest * 1.001, prompt=100).equilibrium() is None
     assert queue(step_s, highest * 0.999, prompt=100).equilibrium() is not None
     # A request takes its share of steps of 512, and its prompt.
-    assert highest == pytest.approx(1 / (float(of.mean_steps[-1]) / 512 * (0.02 + 2e-4 * 512) + 100 * 1e-5))
+    steps = float(of.mean_steps[-1])
+    decoding = 512 / (1 + 1 / steps)  # each of 512 places is a step in prefill before it decodes
+    expected = 1 / (steps / decoding * (0.02 + 2e-4 * decoding) + 100 * 1e-5)
+    assert highest == pytest.approx(expected, rel=1e-4)
 
 
 def test_prefill_alone_can_be_too_much() -> None:

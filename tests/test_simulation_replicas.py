@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -10,10 +12,12 @@ from specmath.acceptance import ConstantAcceptance, PositionAcceptance
 from specmath.errors import InputError
 from specmath.laws import AcceptanceLaw
 from specmath.mixed_steps import TabulatedSteps, tabulated
+from specmath.mixtures import ContextAcceptance
 from specmath.simulation.draws import Yields
 from specmath.simulation.outcomes import SimulationResult
 from specmath.simulation.policies import BatchPolicy, fixed_k
 from specmath.simulation.replicas import STEP_FIELDS
+from specmath.simulation.requests import drawn_requests
 from specmath.simulation.runs import simulate
 from specmath.traffic import Limits, Trace, Traffic, TrafficClass
 from tests.batching_by_hand import LinearSteps, Request, served_by_hand
@@ -276,3 +280,31 @@ def test_a_step_takes_time(step_s: float) -> None:
             fixed_k(0),
             laws=[ALL_ACCEPTED],
         )
+
+
+@pytest.mark.parametrize("rate", [1e-300, 1e-9])
+def test_a_rate_at_which_the_clock_resolves_no_step_is_refused(rate: float) -> None:
+    one = TrafficClass(name="one", share=1, prompt_tokens=1, output_tokens=5, law=ALL_ACCEPTED)
+    asked = Traffic(rate_per_s=rate, classes=(one,))
+    with pytest.raises(InputError, match="rate_per_s: is too low to simulate"):
+        simulate(asked, LinearSteps(fixed_s=0.01), Limits(max_batch=1), fixed_k(0), requests=50)
+    slow = simulate(asked.at(1e-3), LinearSteps(fixed_s=0.01), Limits(max_batch=1), fixed_k(0), requests=50)
+    assert slow.tpot_s == pytest.approx(0.01, rel=1e-6)
+
+
+def test_acceptance_by_context_is_taken_at_the_mean_context_of_each_class() -> None:
+    by_context = ContextAcceptance((100, 1100), (ConstantAcceptance(1.0), ConstantAcceptance(0.0)))
+    short, long = (
+        TrafficClass(name=f"{prompt}", share=0.5, prompt_tokens=prompt, output_tokens=20, law=by_context)
+        for prompt in (90, 1090)
+    )
+    limits = Limits(max_batch=99)
+    drawn = drawn_requests(Traffic(rate_per_s=1, classes=(short, long)), 20, seed=0, drafting=True)
+    assert [law.acceptance_length(3) for law in drawn.laws] == [4.0, 1.0]
+    steps = LinearSteps(fixed_s=0.01)
+    result = simulate(Traffic(rate_per_s=1, classes=(short, long)), steps, limits, fixed_k(3), requests=20)
+    taken = [result.outcomes.deliveries[result.requests.class_index == place].mean() for place in (0, 1)]
+    assert taken == [5 + 1, 19 + 1]  # the first token, then 19 by fours or one by one
+    trace = replace(trace_of((0, 90, 20), (9, 1090, 20)), class_of=np.array([0, 1]), names=("a", "b"))
+    traced = simulate(trace, steps, limits, fixed_k(3), laws=[by_context])
+    assert traced.outcomes.deliveries.tolist() == [6, 20]

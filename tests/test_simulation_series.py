@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -238,3 +239,12 @@ def test_fingerprints_tell_values_apart() -> None:
     assert fingerprint(trace) == fingerprint(replace(trace))
     with pytest.raises(InputError, match="hold a object"):
         fingerprint(object())
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_log_that_is_no_file_is_refused_unread(tmp_path: Path, fresh: bool) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for place in (pipe, tmp_path, Path("/dev/zero")):
+        with pytest.raises(AccessError, match="is no file to keep runs in"):
+            simulate_many(runs((2.0,)), processes=1, log=place, resume=True, fresh=fresh)

@@ -11,8 +11,8 @@ from specmath.acceptance import ConstantAcceptance
 from specmath.errors import InputError
 from specmath.simulation.policies import fixed_k
 from specmath.simulation.runs import simulate
-from specmath.simulation.statistics import ServiceLevel, growth_per_s, spread_of, time_mean
-from specmath.traffic import Limits, Trace
+from specmath.simulation.statistics import ServiceLevel, falls_behind, growth_per_s, spread_of, time_mean
+from specmath.traffic import Limits, Trace, Traffic, TrafficClass
 from tests.batching_by_hand import LinearSteps
 
 
@@ -135,6 +135,78 @@ def test_growth_is_seen_where_it_is() -> None:
     assert growth_per_s(arrival, arrival + 1, 50, 450) == 0
     assert growth_per_s(arrival, arrival * 1.25, 50, 450) == pytest.approx(10 - 8, rel=0.05)
     assert growth_per_s(arrival, arrival * 1.001, 50, 450) == 0, "a hundredth of a request a second is noise"
+
+
+def varied(load: float, places: int) -> Traffic:
+    """Outputs of 300 tokens, lognormal, at a share of what a machine of so many places decodes."""
+    one = TrafficClass(
+        name="all",
+        share=1,
+        prompt_tokens=50,
+        output_tokens=300,
+        law=ConstantAcceptance(0.0),
+        spread="lognormal",
+        variation=1.0,
+    )
+    rate = load / (300 * (0.01 / places + 1e-4) + 50 * 1e-4)
+    return Traffic(rate_per_s=rate, classes=(one,))
+
+
+VARIED_STEPS = LinearSteps(fixed_s=0.01, per_sequence_s=1e-4, per_prompt_token_s=1e-4)
+
+
+@pytest.mark.parametrize("requests", [30, 300, 1500])
+@pytest.mark.parametrize("load", [0.3, 0.5, 0.7])
+@pytest.mark.parametrize("places", [48, 1024])
+def test_a_machine_that_is_filling_is_no_overload(places: int, load: float, requests: int) -> None:
+    for seed in range(3):
+        traffic, limits = varied(load, places), Limits(max_batch=places)
+        summary = simulate(traffic, VARIED_STEPS, limits, fixed_k(0), requests=requests, seed=seed).summary()
+        assert summary.state != "overload"
+        assert summary.steady
+        if requests == 30:
+            assert summary.state == "unsettled"
+        if (load, requests) == (0.3, 1500):
+            assert summary.state == "steady"
+        assert math.isfinite(summary.end_to_end_s.mean)
+
+
+def test_a_machine_that_fills_slowly_is_no_overload() -> None:
+    """At 0.9 of what it decodes a batch of hundreds takes some stays to fill, in a run of twelve."""
+    traffic, limits = varied(0.9, 1024), Limits(max_batch=1024)
+    summary = simulate(traffic, VARIED_STEPS, limits, fixed_k(0), requests=6_000, seed=0).summary()
+    assert summary.stays > 10
+    assert summary.state == "steady"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_short_run_far_beyond_the_highest_rate_is_overload(seed: int) -> None:
+    traffic, limits = varied(3.0, 48), Limits(max_batch=48)
+    summary = simulate(traffic, VARIED_STEPS, limits, fixed_k(0), requests=300, seed=seed).summary()
+    assert summary.state == "overload"
+    assert summary.stays < 10
+    assert math.isnan(summary.end_to_end_s.mean)
+
+
+def test_a_run_says_how_many_requests_would_settle_it() -> None:
+    traffic, limits = varied(0.5, 1024), Limits(max_batch=1024)
+    short = simulate(traffic, VARIED_STEPS, limits, fixed_k(0), requests=200).summary()
+    assert short.state == "unsettled"
+    more = max(short.requests_to_settle * 2, 400)
+    assert simulate(traffic, VARIED_STEPS, limits, fixed_k(0), requests=more).summary().state == "steady"
+
+
+@pytest.mark.parametrize(
+    ("delivered", "inside", "wanted", "behind"),
+    [
+        ([100, 100], [50, 80], 200, True),  # half of it, and no more with more requests
+        ([100, 150], [50, 80], 200, False),  # it still rises with the requests: filling
+        ([100, 100], [80, 84], 200, False),  # no more requests are there
+        ([190, 190], [50, 80], 200, False),  # nearly all is delivered
+    ],
+)
+def test_falling_behind(delivered: list[float], inside: list[float], wanted: float, behind: bool) -> None:
+    assert falls_behind(np.array(delivered), np.array(inside), wanted) is behind
 
 
 @pytest.mark.parametrize("name", ["ttft_s", "tpot_s", "gap_s", "end_to_end_s"])

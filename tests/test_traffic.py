@@ -158,3 +158,10 @@ def test_a_trace_without_a_rate_says_so() -> None:
         _ = trace.rate_per_s
     with pytest.raises(InputError, match="is empty"):
         Trace(arrival_s=np.array([]), prompt_tokens=one, output_tokens=one, class_of=one)
+
+
+def test_more_classes_than_a_reader_looks_at_are_refused() -> None:
+    many = [replace(CHAT, name=f"{number}", share=1 / 101) for number in range(101)]
+    with pytest.raises(InputError, match="classes: must be at most 100, got 101"):
+        traffic(*many)
+    assert len(traffic(*(replace(one, share=0.01) for one in many[:100])).classes) == 100

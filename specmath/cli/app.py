@@ -31,7 +31,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "--context 2k --engine vllm@0.32",
     ),
     "load": (
-        "specmath load --rate 5 --prompt 2k --output 300 --alpha .7 --k 4 --target llama-3.1-8b "
+        "specmath load --rate 5 --prompt 2k --output-tokens 300 --alpha .7 --k 4 --target llama-3.1-8b "
         "--draft eagle3-llama-3.1-8b --engine vllm@0.32",
         "specmath load --rate 1:16:x2 --class share=.3,prompt=2k,output=300,alpha=.6 "
         "--class share=.7,prompt=500,output=150,alpha=.8 --slo ttft=500ms,tpot=30ms --target llama-3.1-8b "

@@ -214,7 +214,7 @@ def _of_server(
     machine: MachineOptions, texts: TextOptions, server: ServerOptions, run: RunOptions
 ) -> MeasuredRuns:
     from calibrate.prompts import builtin_prompts, read_prompts
-    from calibrate.serving.load_plan import LoadPlan, LoadProgress
+    from calibrate.serving.load_plan import LoadPlan, LoadProgress, Prompt
     from calibrate.serving.server import measure_server
     from specmath.cli.progress import progress_shown
     from specmath.cli.text import given_or, parse_count, parse_number
@@ -226,7 +226,11 @@ def _of_server(
         seed=parse_count("seed", given_or(run.seed, "0")),
         level_s=parse_number("time_limit", given_or(run.time_limit, "60")),
     )
-    found = builtin_prompts() if texts.prompts is None else read_prompts(texts.prompts)
+    prompts: list[Prompt]
+    if texts.prompts is None:  # as plain text: not every model has a chat template
+        prompts = [prompt.as_text for prompt in builtin_prompts()]
+    else:
+        prompts = [prompt.messages or prompt.text for prompt in read_prompts(texts.prompts)]
     sys.stderr.write(f"specmath: {plan.bounds(1 + (server.baseline is not None))}\n")
     with progress_shown("asking the server") as shown:
         said: set[tuple[str, int]] = set()
@@ -241,7 +245,7 @@ def _of_server(
 
         return measure_server(
             str(server.server),
-            [prompt.messages or prompt.text for prompt in found],
+            prompts,
             plan,
             baseline=server.baseline,
             model=server.model,

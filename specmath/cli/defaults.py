@@ -36,6 +36,9 @@ _DROPS = (
     (("draft",), ("match_rate", "method", "exit_layer")),
     (("match_rate",), ("draft", "draft_tp", "method", "exit_layer")),
     (("exit_layer",), ("draft", "draft_tp", "match_rate")),
+    (("gate",), ("rate", "slo", "simulate", "log")),
+    (("pools",), ("simulate", "log")),
+    (("trace",), ("prompt_tokens", "output_tokens", "spread", "variation", "prefix")),
     (("by", "worst"), ("rows",)),
     (("rows",), ("by", "worst")),
 )
@@ -43,7 +46,7 @@ _DROPS = (
 _REFUSED = {
     "crossover": _RATIOS,
     "schedule": _RATIOS,
-    "load": (*_RATIOS, "output"),  # the length of an output there, a file everywhere else
+    "load": _RATIOS,
     "alpha": ("k",),
 }
 """Options of a command that it does not take from what the file says for all."""

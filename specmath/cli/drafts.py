@@ -91,6 +91,31 @@ def only_choice(acceptance: AcceptanceOptions, pair: PairOptions) -> Choice:
     return choices[0]
 
 
+def with_own_law(
+    acceptance: AcceptanceOptions, pair: PairOptions
+) -> tuple[AcceptanceOptions, str | None, PairOptions]:
+    """The acceptance and the k that the one draft brings along, and the pair without them.
+
+    Returns:
+        The acceptance, the draft's own k or None, and the pair; all as typed where it brings nothing.
+    """
+    choices = draft_choices(acceptance, pair)
+    if len(choices) > 1:
+        raise InputError("draft", "takes one here; `specmath speedup` compares several")
+    own = choices[0]
+    if own.record is None:
+        return acceptance, None, pair
+    plain = replace(
+        pair,
+        draft=None if own.name is None else [own.name],
+        method=own.method,
+        draft_tp=own.tp,
+        exit_layer=own.exit_layer,
+        draft_quantization=own.quantization,
+    )
+    return own.acceptance, own.k, plain
+
+
 @contextmanager
 def naming(choice: Choice) -> Iterator[None]:
     """Lets an error in a draft's own record name the draft, and not an option of the question."""

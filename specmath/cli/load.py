@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from specmath.cli.load_options import AnswerOptions, LoadOutputOptions, ServerOptions, TrafficOptions
+from specmath.cli.load_options import AnswerOptions, ServerOptions, TrafficOptions
 from specmath.cli.options import (
     AcceptanceOptions,
     DeviceOptions,
@@ -51,7 +51,7 @@ def load(
     ratios: RatioOptions,
     measured: MeasuredOptions,
     source: SourceOptions,
-    output: LoadOutputOptions,
+    output: OutputOptions,
 ) -> None:
     """What happens at five requests a second? Batch, latency, throughput, highest rate, cost.
 
@@ -59,6 +59,7 @@ def load(
     """
     from specmath.cli.calibrated import settled
     from specmath.cli.cases import refuse_ratios, roofline
+    from specmath.cli.drafts import with_own_law
     from specmath.cli.from_source import taken_from
     from specmath.cli.load_traffic import class_records, rates, with_class_alpha
     from specmath.cli.measured import question
@@ -66,6 +67,9 @@ def load(
     from specmath.trace_files import read_trace
 
     refuse_ratios(ratios, "a load")
+    _refuse_strays(traffic, server, answer, output)
+    acceptance, own_k, pair = with_own_law(acceptance, pair)
+    k = k if own_k is None else own_k
     acceptance = with_class_alpha(acceptance, class_records(traffic))
     taken = taken_from(acceptance, source, k, measured=measured, pair=pair)
     trace = None if traffic.trace is None else read_trace(traffic.trace)
@@ -90,14 +94,33 @@ def load(
     if answer.gate or answer.pools:
         result = _instead(posed, rates(traffic, trace), answer, known.acceptance, known.device, known.pair)
     else:
-        served = trace if traffic.rate is None else None
-        result = _table(posed, rates(traffic, trace), answer, served, laws)
-    emit(
-        taken.told(result),
-        OutputOptions(
-            format=output.format, output=output.output_file, explain=output.explain, debug=output.debug
-        ),
-    )
+        result = _table(posed, rates(traffic, trace), answer, trace, laws)
+    emit(taken.told(result), output)
+
+
+def _refuse_strays(
+    traffic: TrafficOptions, server: ServerOptions, answer: AnswerOptions, output: OutputOptions
+) -> None:
+    """Options that say nothing to the answer asked for; a number where a file is meant."""
+    from specmath.errors import InputError
+
+    if answer.gate and answer.pools:
+        raise InputError("gate", "and --pools exclude each other; give one")
+    instead = "gate" if answer.gate else "pools" if answer.pools else None
+    given = {"simulate": answer.simulate, "log": answer.log}
+    if answer.gate:
+        given |= {"rate": traffic.rate, "slo": server.slo}
+    for name, value in given.items():
+        if instead is not None and value is not None:
+            raise InputError(name, f"says nothing to --{instead}; drop one of them")
+    for name in ("prompt_tokens", "output_tokens", "spread", "variation", "prefix"):
+        if traffic.trace is not None and getattr(traffic, name) is not None:
+            raise InputError(name, "says nothing to --trace, whose requests stand in it; drop one of them")
+    if answer.log is not None and answer.simulate is None:
+        raise InputError("log", "keeps simulated runs; give --simulate N, too")
+    if output.output is not None and output.output.replace(".", "").isdecimal():
+        problem = f"is a file to write to; tokens of an output are --output-tokens {output.output}"
+        raise InputError("output", problem)
 
 
 def _requests(
@@ -158,13 +181,14 @@ def _posed(
 
 def _context(traffic: TrafficOptions, trace: Trace | None) -> float:
     """A context near that of the running sequences, at which a law or a measurement is taken."""
-    from specmath.cli.load_traffic import DEFAULT_OUTPUT, DEFAULT_PROMPT, parse_length
-    from specmath.cli.text import given_or
+    from specmath.cli.load_traffic import DEFAULT_OUTPUT, DEFAULT_PROMPT
+    from specmath.cli.text import given_or, parse_number
 
     if trace is not None:
         return float(trace.prompt_tokens.mean() + trace.output_tokens.mean() / 2)
-    prompt = parse_length("prompt", given_or(traffic.prompt, DEFAULT_PROMPT))
-    return max(prompt, 0) + max(parse_length("output", given_or(traffic.output, DEFAULT_OUTPUT)), 0) / 2
+    prompt = parse_number("prompt_tokens", given_or(traffic.prompt_tokens, DEFAULT_PROMPT))
+    output = parse_number("output_tokens", given_or(traffic.output_tokens, DEFAULT_OUTPUT))
+    return max(prompt, 0) + max(output, 0) / 2
 
 
 def _zero_tier_cost(server: ServerOptions, engine: EngineChoice) -> float:
@@ -191,15 +215,16 @@ def _table(
     from specmath.cli.text import parse_count
     from specmath.loads import forecast_load, simulate_load
 
+    count = None if answer.simulate is None else _simulated_requests(answer.simulate, trace)
     with progress_shown("trying every policy") as progress:
         table = forecast_load(posed, rates_per_s, progress=progress)
-    if answer.simulate is None:
+    if count is None:
         return table
     log = None if answer.log is None else Path(answer.log)
     with progress_shown("simulating") as progress:
         return simulate_load(
             table,
-            requests=parse_count("simulate", answer.simulate),
+            requests=count,
             seed=parse_count("seed", answer.seed),
             trace=trace,
             laws=laws,
@@ -207,6 +232,19 @@ def _table(
             resume=log is not None and log.exists(),
             progress=progress,
         )
+
+
+def _simulated_requests(text: str, trace: Trace | None) -> int:
+    """Requests of each run, at most those of the trace."""
+    from specmath.cli.text import parse_count
+    from specmath.errors import InputError
+    from specmath.simulation.requests import MAX_REQUESTS
+
+    count = parse_count("simulate", text)
+    most, whose = (MAX_REQUESTS, "") if trace is None else (len(trace), ", the requests of the trace")
+    if not 1 <= count <= most:
+        raise InputError("simulate", f"must be from 1 to {most:,}{whose}, got {count:,}")
+    return count
 
 
 def _instead(
@@ -224,8 +262,6 @@ def _instead(
     from specmath.gates import find_gate, gate_rows
     from specmath.pools import find_pools
 
-    if answer.gate and answer.pools:
-        raise InputError("gate", "and --pools exclude each other; give one")
     if answer.pools:
         if len(rates_per_s) > 1:
             raise InputError("rate", "takes one value with --pools")

@@ -13,7 +13,6 @@ from specmath.cli.options import Text
 _traffic = partial(typer.Option, rich_help_panel="Traffic")
 _server = partial(typer.Option, rich_help_panel="Server")
 _answer = partial(typer.Option, rich_help_panel="Simulation, gate and pools")
-_output = partial(typer.Option, rich_help_panel="Output")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,13 +24,16 @@ class TrafficOptions:
         _traffic(
             metavar="λ",
             help=r"Requests per second of all replicas together; several as 1,5,10 or 1:32:x2. "
-            r"\[default: 1, or that of --trace]",
+            r"\[default: 1, or that of --trace, which is played faster or slower to any other]",
         ),
     ] = None
-    prompt: Annotated[Text, _traffic(metavar="P", help=r"Mean tokens of a prompt. \[default: 1k]")] = None
-    output: Annotated[
+    prompt_tokens: Annotated[
         Text,
-        _traffic("--output", metavar="N", help=r"Mean tokens of an output; a file is -o. \[default: 250]"),
+        _traffic("--prompt-tokens", "--prompt", metavar="P", help=r"Mean tokens of a prompt. \[default: 1k]"),
+    ] = None
+    output_tokens: Annotated[
+        Text,
+        _traffic("--output-tokens", metavar="N", help=r"Mean tokens of an output. \[default: 250]"),
     ] = None
     spread: Annotated[
         Text,
@@ -58,7 +60,11 @@ class TrafficOptions:
     ] = None
     trace: Annotated[
         Text,
-        _traffic(metavar="FILE", help="CSV or JSONL of arrival_s,prompt_tokens,output_tokens[,class]."),
+        _traffic(
+            metavar="FILE",
+            help="CSV or JSONL of arrival_s,prompt_tokens,output_tokens[,class], in the place of lengths and "
+            "shares.",
+        ),
     ] = None
 
 
@@ -82,7 +88,8 @@ class ServerOptions:
         Text,
         _server(
             metavar="ttft=500ms,tpot=30ms,itl=80ms,e2e=9s",
-            help="What a request must meet: means, and for itl, the gap between deliveries, its p99.",
+            help="What a request must meet, times with a unit: means, and for itl, the gap between "
+            "deliveries, its p99.",
         ),
     ] = None
     zero_tier_cost: Annotated[
@@ -100,7 +107,11 @@ class AnswerOptions:
     """What is asked beside the table."""
 
     simulate: Annotated[
-        Text, _answer(metavar="N", help="Simulate N requests a run beside the closed form, for tails.")
+        Text,
+        _answer(
+            metavar="N",
+            help="Simulate N requests a run beside the closed form, for tails; of --trace the first N.",
+        ),
     ] = None
     seed: Annotated[str, _answer(metavar="N", help="Of the simulation.")] = "0"
     log: Annotated[
@@ -112,34 +123,3 @@ class AnswerOptions:
     pools: Annotated[
         bool, _answer("--pools", help="Instead: replicas of one pool, and of a speculative and a plain one.")
     ] = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadOutputOptions:
-    """Where the result goes; `--output` is the length of an output here."""
-
-    format: Annotated[
-        Text,
-        _output(
-            "--format",
-            "-f",
-            metavar="table|md|csv|json|latex|html",
-            autocompletion=lambda incomplete: [
-                name
-                for name in ("table", "md", "csv", "json", "latex", "html")
-                if name.startswith(incomplete)
-            ],
-            help="Of stdout, or of -o where its ending does not tell. \\[default: table; md in a pipe]",
-        ),
-    ] = None
-    output_file: Annotated[
-        Text,
-        _output(
-            "--output-file",
-            "-o",
-            metavar="FILE",
-            help="Write to FILE, whole or not at all; its ending sets the format (.parquet too).",
-        ),
-    ] = None
-    explain: Annotated[bool, _output("--explain", help="Add all assumptions and the derivation.")] = False
-    debug: Annotated[bool, _output("--debug", help="Show the traceback of an error.")] = False

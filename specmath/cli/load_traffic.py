@@ -52,8 +52,8 @@ def traffic_classes(
         raise InputError("class", f"{missing[0]['name']} lacks its share; {_CLASS_EXAMPLE}")
     prefix = {} if options.prefix is None else parse_record("prefix", options.prefix, ("cached", "unit"))
     shared = {
-        "prompt": given_or(options.prompt, DEFAULT_PROMPT),
-        "output": given_or(options.output, DEFAULT_OUTPUT),
+        "prompt": given_or(options.prompt_tokens, DEFAULT_PROMPT),
+        "output": given_or(options.output_tokens, DEFAULT_OUTPUT),
         "spread": given_or(options.spread, "constant"),
         "variation": given_or(options.variation, "0"),
         "cached": "0",
@@ -67,8 +67,8 @@ def _class(record: dict[str, str], law: AcceptanceLaw, loses_prefix: bool) -> Tr
     return TrafficClass(
         name=record["name"],
         share=parse_number("share", record["share"]),
-        prompt_tokens=parse_length("prompt", record["prompt"]),
-        output_tokens=parse_length("output", record["output"]),
+        prompt_tokens=parse_number("prompt_tokens", record["prompt"]),
+        output_tokens=parse_number("output_tokens", record["output"]),
         law=own_law(record, law),
         spread=record["spread"],  # type: ignore[arg-type]  # checked there
         variation=parse_number("variation", record["variation"]),
@@ -87,15 +87,6 @@ def own_law(record: dict[str, str], law: AcceptanceLaw) -> AcceptanceLaw:
 
     own = ConstantAcceptance(parse_number("alpha", record["alpha"]))
     return LookupAcceptance(law.match_rate, own) if isinstance(law, LookupAcceptance) else own
-
-
-def parse_length(name: str, text: str) -> float:
-    """A length; what looks like a file is told where files go."""
-    try:
-        return parse_number(name, text)
-    except InputError as fault:
-        hint = "; a file to write to is -o" if name == "output" else ""
-        raise InputError(name, f"{fault.problem}{hint}") from None
 
 
 def trace_laws(
@@ -125,6 +116,9 @@ def service_level(text: str | None) -> ServiceLevel:
     if text is None:
         return ServiceLevel()
     record = parse_record("slo", text, tuple(_LEVELS))
+    for name, value in record.items():
+        if not value.endswith("s"):
+            raise InputError("slo", f"{name}={value} needs a unit, as in {name}=30ms or {name}=2s")
     try:
         limits = {_LEVELS[name]: parse_quantity("slo", value, "s") for name, value in record.items()}
         return ServiceLevel(**limits)

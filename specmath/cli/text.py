@@ -9,8 +9,6 @@ _OPTION_OF = {
     "from_source": "from",
     "kv_dtype": "kv_cache_dtype",
     "kind": "method",
-    "prompt_tokens": "prompt",
-    "output_tokens": "output",
     "rate_per_s": "rate",
     "share": "class",
     "classes": "class",
@@ -27,16 +25,29 @@ _OPTION_OF = {
     "path": "output",
 }
 """Option behind a parameter of the library, where the two names differ."""
+_FROM = {"source": "from_source"}
+_OPTION_IN = {
+    "calibrate": {
+        "output_tokens": "new_tokens",
+        "level_s": "time_limit",
+        "url": "server",
+        "source": "history",
+    },
+    **dict.fromkeys(("speedup", "crossover", "schedule", "load"), _FROM),
+}
+"""The same where a command has an option of its own for it."""
 
 
-def parameter(name: str) -> str:
-    """The command line's name of a parameter of the library."""
-    return _OPTION_OF.get(name, name)
+def parameter(name: str, command: str = "") -> str:
+    """The name that the command line, or one command of it, has for a parameter of the library."""
+    own = _OPTION_IN.get(command, {}).get(name, name)
+    return _OPTION_OF.get(own, own)
 
 
-def option(name: str) -> str:
+def option(name: str, command: str = "") -> str:
     """The option that sets a parameter of the library: `--draft-cost` for `draft_cost`."""
-    return "SOURCE" if name == "source" else "--" + parameter(name).replace("_", "-")
+    known = parameter(name, command)
+    return "SOURCE" if known == "source" else "--" + known.replace("_", "-")
 
 
 def given_or(value: str | None, default: str) -> str:

@@ -18,7 +18,10 @@ from specmath.simulation.statistics import (
     ServiceLevel,
     Spread,
     Summary,
+    falls_behind,
     growth_per_s,
+    in_system,
+    lasts_long_enough,
     no_spread,
     spread_of,
     time_mean,
@@ -146,11 +149,11 @@ class _Measured:
         self.at = window.place(start)
 
     def summary(self, level: ServiceLevel) -> Summary:
-        result, requests = self.result, self.result.requests
-        growth = growth_per_s(
-            requests.arrival_s, result.outcomes.finish_s, self.window.start_s, self.window.end_s
-        )
-        steady = growth == 0
+        result = self.result
+        growth = self._growth_per_s()
+        stays = self._stays()
+        settled = lasts_long_enough(stays) or (growth > 0 and self._falls_behind())
+        steady = not (settled and growth)
         count, rate = self._arrivals()
         decoding, decoding_error = self._over_time("decoding")
         running, running_error = self._over_time("running")
@@ -164,8 +167,10 @@ class _Measured:
         return Summary(
             requests=count,
             rate_per_s=rate,
+            settled=settled,
             steady=steady,
             growth_per_s=growth,
+            stays=stays,
             **waiting,
             **lasting,
             token_s=self._token_s(),
@@ -185,6 +190,32 @@ class _Measured:
             kv_peak=result.kv_peak,
             most_running=result.most_running,
         )
+
+    def _growth_per_s(self) -> float:
+        """Rise of the requests in the system; 0 where the second half, behind any filling, shows none."""
+        window, arrivals, ends = self.window, self.result.requests.arrival_s, self.result.outcomes.finish_s
+        middle = (window.start_s + window.end_s) / 2
+        lasting = growth_per_s(arrivals, ends, middle, window.end_s)
+        return growth_per_s(arrivals, ends, window.start_s, window.end_s) if lasting else 0.0
+
+    def _stays(self) -> float:
+        """Mean stays of requests of any class that the window lasts, without their wait for a place."""
+        outcomes = self.result.outcomes
+        stays_s = (outcomes.finish_s - outcomes.admitted_s)[self.window.requests]
+        return self.window.span_s / max(float(stays_s.mean()), 1e-12)
+
+    def _falls_behind(self) -> bool:
+        """Whether the second half of the window shows overload, though the window is short."""
+        requests, window = self.result.requests, self.window
+        edges = window.start_s + window.span_s * np.array([0.5, 0.75, 1.0])
+        begin, lasted = self.step["start_s"], self.step["steps"] * self.step["step_s"]
+        tokens_per_s = (self.step["decoded"] + self.step["firsts"]) / lasted
+        spans = np.minimum(begin + lasted, edges[1:, None]) - np.maximum(begin, edges[:-1, None])
+        delivered = np.maximum(spans, 0) @ tokens_per_s / np.diff(edges)
+        times = np.linspace(edges[:-1], edges[1:], 100)
+        inside = in_system(requests.arrival_s, self.result.outcomes.finish_s, times).mean(axis=0)
+        wanted = float(requests.output_tokens[window.requests].sum()) / window.span_s
+        return falls_behind(delivered, inside, wanted)
 
     def _arrivals(self) -> tuple[int, float]:
         """Requests measured, and their rate: the first of them opens the window and is not counted in it."""

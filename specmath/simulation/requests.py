@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from specmath.traffic import Trace, Traffic
 
 DEFAULT_REQUESTS = 10_000
 MAX_REQUESTS = 1_000_000
+_CLOCK_SHARE = 1e-6
+"""Share of a step that the clock must resolve at the last arrival."""
 _ARRIVALS, _CLASSES, _LENGTHS = range(3)
 """Streams of random numbers: arrivals and lengths of a seed are the same whatever serves them."""
 
@@ -52,6 +55,13 @@ class Requests:
             problem = f"{told}, which has room for {kv_tokens:,.0f}"
             raise InputError("kv_tokens", f"is too small: {problem}; leave out such requests or give it room")
 
+    def require_clock(self, step_s: float) -> None:
+        """Refuse arrivals so far apart that the clock does not resolve a step of so many seconds."""
+        last_s = float(self.arrival_s[-1])
+        if 0 < step_s < inf and not np.spacing(last_s) < _CLOCK_SHARE * step_s:
+            problem = f"the last request comes after {last_s:.3g} s, when a clock no longer resolves a step"
+            raise InputError("rate_per_s", f"is too low to simulate: {problem} of {step_s:.3g} s; raise it")
+
 
 def drawn_requests(traffic: Traffic, count: int | None, *, seed: int, drafting: bool) -> Requests:
     """Poisson arrivals at the traffic's rate; class and lengths of each request are drawn by themselves.
@@ -83,7 +93,7 @@ def drawn_requests(traffic: Traffic, count: int | None, *, seed: int, drafting: 
         output_tokens=outputs,
         class_index=which.astype(np.int64),
         names=tuple(one.name for one in traffic.classes),
-        laws=tuple(one.law for one in traffic.classes),
+        laws=tuple(one.law.at(one.context) for one in traffic.classes),
     )
 
 
@@ -99,6 +109,7 @@ def traced_requests(trace: Trace, count: int | None, laws: Sequence[AcceptanceLa
     if len(laws) not in (1, len(trace.names)):
         problem = f"must be one, or one for each of the {len(trace.names)} classes of the trace"
         raise InputError("laws", f"{problem}, got {len(laws)}")
+    own = tuple(laws) * (len(trace.names) if len(laws) == 1 else 1)
     return Requests(
         arrival_s=trace.arrival_s[:number],
         prompt_tokens=trace.prompt_tokens[:number],
@@ -106,5 +117,13 @@ def traced_requests(trace: Trace, count: int | None, laws: Sequence[AcceptanceLa
         output_tokens=trace.output_tokens[:number],
         class_index=trace.class_of[:number],
         names=trace.names,
-        laws=tuple(laws) * (len(trace.names) if len(laws) == 1 else 1),
+        laws=tuple(law.at(_context(trace, place)) for place, law in enumerate(own)),
     )
+
+
+def _context(trace: Trace, place: int) -> float:
+    """Mean tokens in the cache of a running sequence of a class; of any class where it has no requests."""
+    mine = trace.class_of == place
+    chosen = mine if mine.any() else np.ones_like(mine)
+    outputs = trace.output_tokens[chosen].astype(float)
+    return float(trace.prompt_tokens[chosen].mean() + (outputs**2).mean() / (2 * outputs.mean()))

@@ -82,6 +82,7 @@ def simulate(
     served = _requests(traffic, requests, seed=number, drafting=policy.longest_k > 0, laws=laws)
     served.require_room(inf if limits.kv_tokens is None else limits.kv_tokens, policy.longest_k + 1)
     _require_table(steps, limits, policy)
+    served.require_clock(min(float(steps.step_s(1, 0, k)) for k in policy.ks))
     outcomes = Outcomes.unknown(len(served))
     fleet = [
         Replica(

@@ -129,9 +129,13 @@ def _tell(progress: Progress | None, done: int, total: int) -> None:
 
 def _taken_up(log: Path | None, *, resume: bool, fresh: bool) -> tuple[dict[str, Summary], int]:
     """Summaries of an earlier series by run, and the bytes of its log that stand."""
-    if log is None or fresh or not log.exists():
+    if log is None or not log.exists():
         return {}, 0
     where = shown_path(log)
+    if not log.is_file():
+        raise AccessError(where, "is no file to keep runs in; take another one")
+    if fresh:
+        return {}, 0
     if not resume:
         raise AccessError(where, f"is the log of another series; resume it, {_REMEDY}")
     lines = kept_lines(log, _REMEDY)

@@ -31,6 +31,11 @@ _TREND_RANK = 0.8
 _GROWTH_SHARE = 0.005
 """Share of the arrivals that the rise must leave behind to be overload."""
 _SAMPLES = 100
+_LEAST_STAYS = 10.0
+"""Mean stays that a run must last for its trend to tell more than that the machine was filling."""
+_BEHIND, _YIELD, _MORE = 0.8, 0.25, 1.1
+"""A short run is overload all the same where less than the first of what arrives is delivered, though the
+number of requests rose by the third, and where more of them raised the delivery by less than the second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +85,13 @@ class Summary:
     Attributes:
         requests: Requests in the window.
         rate_per_s: Their rate of arrival.
-        steady: Whether the number of requests in the system stood still. It is not at overload; then waiting,
-            TTFT, end-to-end time and goodput would only tell how long the run was, and are NaN.
-        growth_per_s: Rise of the number of requests in the system per second, 0 where it is steady.
+        settled: Whether the run was long enough to tell steady from overload. In one that was not, the
+            machine may still have been filling, and figures are those of its requests alone.
+        steady: Whether the number of requests in the system stood still, or its rise tells nothing. It did
+            not at overload; then waiting, TTFT, end-to-end time and goodput would only tell how long the run
+            was, and are NaN.
+        growth_per_s: Rise of the number of requests in the system per second, 0 where there is none.
+        stays: Mean stays that the window lasted, from admission to the last token.
         wait_s: From arrival to admission.
         ttft_s: From arrival to the first token.
         tpot_s: From the first token to the last over the tokens after the first, of each request.
@@ -107,8 +116,10 @@ class Summary:
 
     requests: int
     rate_per_s: float
+    settled: bool
     steady: bool
     growth_per_s: float
+    stays: float
     wait_s: Spread
     ttft_s: Spread
     tpot_s: Spread
@@ -130,6 +141,16 @@ class Summary:
     recomputed_tokens: int
     kv_peak: float
     most_running: int
+
+    @property
+    def state(self) -> str:
+        """steady, overload, or unsettled: too short to tell."""
+        return ("steady" if self.steady else "overload") if self.settled else "unsettled"
+
+    @property
+    def requests_to_settle(self) -> int:
+        """Requests of a run that would be long enough, if stays do not grow."""
+        return math.ceil(1.5 * _LEAST_STAYS * self.requests / max(self.stays, 1e-3))
 
     def as_row(self) -> dict[str, Cell]:
         """One flat row, `ttft_p95_s` for `ttft_s.p95`; what does not exist is None."""
@@ -200,7 +221,7 @@ def growth_per_s(arrival_s: FloatArray, finish_s: FloatArray, start_s: float, en
     times = start_s + (end_s - start_s) * (np.arange(_TREND_BATCHES * _SAMPLES) + 0.5) / (
         _TREND_BATCHES * _SAMPLES
     )
-    inside = np.searchsorted(arrival_s, times) - np.searchsorted(np.sort(finish_s), times)
+    inside = in_system(arrival_s, finish_s, times)
     means = inside.reshape(_TREND_BATCHES, _SAMPLES).mean(axis=1)
     order = np.arange(_TREND_BATCHES)
     centred = order - order.mean()
@@ -209,6 +230,31 @@ def growth_per_s(arrival_s: FloatArray, finish_s: FloatArray, start_s: float, en
     bar = max(10.0, _GROWTH_SHARE * float(arrivals), 3 * math.sqrt(float(means.mean())))
     rank = float(np.corrcoef(order, np.argsort(np.argsort(means)))[0, 1])
     return rise / (end_s - start_s) if rise > bar and rank >= _TREND_RANK else 0.0
+
+
+def lasts_long_enough(stays: float) -> bool:
+    """Whether a run of so many mean stays shows more than how the machine fills."""
+    return stays >= _LEAST_STAYS
+
+
+def falls_behind(delivered: FloatArray, inside: FloatArray, wanted: float) -> bool:
+    """Whether a machine gives no more though more requests are there, and too little of what arrives.
+
+    A machine that is filling delivers more with every request that joins; one at overload does not.
+
+    Args:
+        delivered: Tokens per second over the third and the fourth quarter of the run.
+        inside: Mean requests in the system over both.
+        wanted: Tokens per second that arrive.
+    """
+    more = float(inside[1] / max(inside[0], 1e-9))
+    gained = float(delivered[1] / max(delivered[0], 1e-9))
+    return bool(more > _MORE and delivered[1] < _BEHIND * wanted and gained - 1 < _YIELD * (more - 1))
+
+
+def in_system(arrival_s: FloatArray, finish_s: FloatArray, times: FloatArray) -> FloatArray:
+    """Requests that have come and not ended, at each time."""
+    return np.asarray(np.searchsorted(arrival_s, times) - np.searchsorted(np.sort(finish_s), times))
 
 
 def time_mean(values: FloatArray, seconds: FloatArray, at: FloatArray, span_s: float) -> tuple[float, float]:
