@@ -252,10 +252,11 @@ def _ends(question: LoadQuestion, arm: Arm, off: Arm, rate_per_s: float) -> tupl
     """Speed-up at the dearest and the cheapest step; 0 where the dearest is overloaded."""
     if arm.service is None or not question.has_range:
         return math.nan, math.nan
-    low, high = (
-        question.bare_arm(arm.policy, service, rate_per_s).tpot_s for service in question.at_ends(arm.service)
-    )
-    return off.tpot_s / low, off.tpot_s / high
+    ends = [
+        off.tpot_s / question.bare_arm(arm.policy, service, rate_per_s).tpot_s
+        for service in question.at_ends(arm.service)
+    ]
+    return min(ends), max(ends)
 
 
 def _priced(question: LoadQuestion, arm: Arm, rate_per_s: float) -> Arm:

@@ -15,6 +15,7 @@ from specmath.load_arms import Arm, LoadQuestion
 from specmath.load_policies import Machine
 from specmath.load_verdicts import policy_name, rate_text
 from specmath.mixed_steps import PromptCosts
+from specmath.prompt_costs import roofline_beneath
 from specmath.question_advice import question_advice
 from specmath.results import Advice, Cell, brief
 from specmath.simulation.statistics import Summary
@@ -124,11 +125,26 @@ def load_warnings(
     yield from source_warnings(question, longest, np.array(batches))
 
 
+def _beyond_the_model(question: LoadQuestion) -> Iterator[Advice]:
+    """Requests longer than the target was made for."""
+    roofline = roofline_beneath(question.machine.source)
+    most = None if roofline is None else roofline.target.max_context
+    longest = max(one.prompt_tokens + one.output_tokens for one in question.machine.traffic.classes)
+    if most and longest > most:
+        yield Advice(
+            code="beyond-the-model",
+            text=f"requests of {longest:,.0f} tokens are longer than the {most:,} that the target takes",
+            remedy="shorten them, or name a model for longer contexts",
+        )
+
+
 def source_warnings(question: LoadQuestion, longest_k: int, batches: FloatArray) -> Iterator[Advice]:
-    """What the source and the acceptance leave open at the batches that run; nothing where none runs."""
-    if not batches.size:
-        return
+    """What the source and the acceptance leave open at the batches that run; of none the source alone."""
     machine = question.machine
+    yield from _beyond_the_model(question)
+    if not batches.size:
+        yield from (advice for advice in machine.source.warnings if not advice.until_measured)
+        return
     whole = np.unique(np.maximum(np.rint(batches), 1)).astype(np.int64)
     yield from _beyond_measured(getattr(machine.source, "measured_batches", None), whole)
     known = [*machine.source.warnings, *machine.source.warnings_at(longest_k, whole, int(whole[-1]))]

@@ -23,6 +23,7 @@ from specmath.model_catalogue import load_model
 from specmath.profile_catalogue import load_profile
 from specmath.profiled_source import forecast_cases
 from specmath.simulation.statistics import ServiceLevel
+from specmath.traffic import TrafficClass
 from tests.load_machines import Small, linear_machine, real_machine, requests
 
 
@@ -414,3 +415,16 @@ def test_too_many_rates_are_refused_in_one_line() -> None:
     asked = load_question([requests()], source=linear_machine(), k=1)
     with pytest.raises(InputError, match=rf"takes {MAX_RATES} rates at most, got {MAX_RATES + 1}"):
         forecast_load(asked, [1.0] * (MAX_RATES + 1))
+
+
+def test_requests_beyond_the_model_are_said_at_any_rate() -> None:
+    part, target, draft = load_hardware("h100-sxm"), load_model("llama-3.1-8b"), load_model("llama-3.2-1b")
+    profile = load_profile("vllm", part)
+    leading = forecast_cases(profile, part, target, drafter_of(target, draft))[0]
+    longer = TrafficClass(
+        name="long", share=1.0, prompt_tokens=131_072, output_tokens=250, law=ConstantAcceptance(0.7)
+    )
+    for rate in (0.01, 50.0):  # steady, and overload
+        warnings = forecast_load(load_question([longer], source=leading, k=2), rate).warnings
+        told = {one.code: one.text for one in warnings}
+        assert "131,322 tokens are longer than the 131,072" in told["beyond-the-model"]
