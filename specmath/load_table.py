@@ -33,6 +33,7 @@ class LoadTable(Result):
         rates_per_s: Rates of all replicas together.
         arms: The policies at each rate.
         simulated: Summaries of simulated runs by place of rate and policy; empty without a simulation.
+        notes: Warnings of whoever asked.
     """
 
     schema: ClassVar[str] = "specmath.load/1"
@@ -90,6 +91,7 @@ class LoadTable(Result):
     rates_per_s: FloatArray
     arms: tuple[tuple[Arm, ...], ...]
     simulated: Mapping[tuple[int, str], Summary] = field(default_factory=dict)
+    notes: tuple[Advice, ...] = ()
 
     @property
     def shown_keys(self) -> tuple[str, ...]:
@@ -122,6 +124,7 @@ class LoadTable(Result):
     @property
     def warnings(self) -> tuple[Advice, ...]:
         found = [
+            *self.notes,
             *load_warnings(self.question, self.rates_per_s, self.arms),
             *simulation_warnings(self.rates_per_s, self.arms, self.simulated),
         ]

@@ -18,12 +18,16 @@ from specmath.laws import AcceptanceLaw
 from specmath.load_arms import LoadQuestion, arms_at
 from specmath.load_policies import Machine
 from specmath.load_table import LoadTable
+from specmath.results import Advice
 from specmath.simulation.series import Run, simulate_many
 from specmath.simulation.statistics import ServiceLevel
 from specmath.sources import BatchSource
 from specmath.traffic import DEFAULT_CHUNK, MAX_RATE, Trace, Traffic, TrafficClass
 from specmath.winning import Progress
 
+_BURSTY = 1.5
+"""Variation of the times between arrivals beyond which, or below its inverse, they are no Poisson process."""
+_FEWEST_ARRIVALS = 20
 MAX_RATES = 500
 """Rates that are forecast at once."""
 DEFAULT_MAX_BATCH = 1024
@@ -71,6 +75,22 @@ def forecast_load(
         if progress is not None:
             progress(done, rates.size)
     return LoadTable(question=question, rates_per_s=rates, arms=tuple(arms))
+
+
+def trace_advice(trace: Trace) -> tuple[Advice, ...]:
+    """That the arrivals of a trace are no Poisson process, which the closed form takes them for."""
+    variation = trace.gap_variation
+    if len(trace) < _FEWEST_ARRIVALS or 1 / _BURSTY < variation < _BURSTY:
+        return ()
+    kind = "in bursts" if variation > 1 else "more evenly"
+    return (
+        Advice(
+            code="not-poisson",
+            text=f"the trace arrives {kind} (times between arrivals vary by {variation:.2f} of their mean, 1 "
+            "in a Poisson process): verdict and closed form are those of Poisson arrivals at its mean rate",
+            remedy="go by the simulated rows, with --simulate",
+        ),
+    )
 
 
 def load_question(

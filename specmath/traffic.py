@@ -256,6 +256,12 @@ class Trace:
             raise InputError("trace", "has no rate: it needs two requests that arrive apart")
         return (len(self) - 1) / span
 
+    @property
+    def gap_variation(self) -> float:
+        """Standard deviation over mean of the times between arrivals: 1 for a Poisson process."""
+        gaps = np.diff(self.arrival_s)
+        return float(gaps.std() / gaps.mean())
+
     def at(self, rate_per_s: float) -> Trace:
         """The same requests at another rate: arrivals come faster or slower, in the same order."""
         return replace(self, arrival_s=self.arrival_s * (self.rate_per_s / rate_per_s))

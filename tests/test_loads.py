@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 from specmath.acceptance import BetaAcceptance, ConstantAcceptance
@@ -16,14 +17,14 @@ from specmath.load_arms import Arm, LoadQuestion
 from specmath.load_reach import reach_of
 from specmath.load_table import LoadTable
 from specmath.load_verdicts import best_arm, policy_name
-from specmath.loads import MAX_RATES, forecast_load, load_question, simulate_load
+from specmath.loads import MAX_RATES, forecast_load, load_question, simulate_load, trace_advice
 from specmath.measurement_files import public_measurements
 from specmath.mixtures import LookupAcceptance
 from specmath.model_catalogue import load_model
 from specmath.profile_catalogue import load_profile
 from specmath.profiled_source import forecast_cases
 from specmath.simulation.statistics import ServiceLevel
-from specmath.traffic import TrafficClass
+from specmath.traffic import Trace, TrafficClass
 from tests.load_machines import Small, linear_machine, real_machine, requests
 
 
@@ -428,3 +429,21 @@ def test_requests_beyond_the_model_are_said_at_any_rate() -> None:
         warnings = forecast_load(load_question([longer], source=leading, k=2), rate).warnings
         told = {one.code: one.text for one in warnings}
         assert "131,322 tokens are longer than the 131,072" in told["beyond-the-model"]
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "said"),
+    [
+        pytest.param([0.0] * 199 + [100.0], "in bursts", id="all at once"),
+        pytest.param([0.5 * number for number in range(100)], "more evenly", id="a clock"),
+        pytest.param(np.random.default_rng(3).exponential(1.0, 500).cumsum().tolist(), None, id="Poisson"),
+        pytest.param([0.0, 0.0, 0.0, 9.0], None, id="too few to tell"),
+    ],
+)
+def test_arrivals_that_are_no_poisson_process_are_told(arrivals: list[float], said: str | None) -> None:
+    ones = np.full(len(arrivals), 100)
+    trace = Trace(
+        arrival_s=np.array(arrivals), prompt_tokens=ones, output_tokens=ones, class_of=np.zeros_like(ones)
+    )
+    texts = [advice.text for advice in trace_advice(trace)]
+    assert texts == [] if said is None else said in texts[0]

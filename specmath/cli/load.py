@@ -213,11 +213,13 @@ def _table(
 
     from specmath.cli.progress import progress_shown
     from specmath.cli.text import parse_count
-    from specmath.loads import forecast_load, simulate_load
+    from specmath.loads import forecast_load, simulate_load, trace_advice
 
     count = None if answer.simulate is None else _simulated_requests(answer.simulate, trace)
     with progress_shown("trying every policy") as progress:
         table = forecast_load(posed, rates_per_s, progress=progress)
+    if trace is not None:
+        table = replace(table, notes=trace_advice(trace))
     if count is None:
         return table
     log = None if answer.log is None else Path(answer.log)
