@@ -202,7 +202,7 @@ def open_pair(request: Request) -> OpenPair:
         draft_runner=draft_runner,
         tokenizer=tokenizer,
         vocabulary=min([*widths, *([shared] if shared else [])]),
-        facts=facts,
+        facts=facts | _longest(target, draft),
         threads=threads,
         load=load,
         free_bytes=free,
@@ -255,6 +255,13 @@ def chosen_regime(request: Request, device: torch.device) -> str:
             "cuda-graph", f"needs a CUDA device, and this is {device.type}; give --regime eager"
         )
     return request.regime or ("cuda-graph" if device.type == "cuda" else "eager")
+
+
+def _longest(*models: LoadedModel | None) -> Facts:
+    """Tokens that both models can read at most; nothing where neither says."""
+    shapes = [one.shape for one in models if one is not None]
+    limits = [shape.max_context for shape in shapes if shape is not None and shape.max_context]
+    return {"max_context": min(limits)} if limits else {}
 
 
 def chosen_device(name: str | None) -> torch.device:

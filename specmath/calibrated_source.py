@@ -14,6 +14,7 @@ import numpy.typing as npt
 from specmath.additive import AdditiveCost, critical_context
 from specmath.anchor_distance import DRIFT
 from specmath.calibration_limits import (
+    beyond_the_model,
     contradiction_advice,
     corner_advice,
     flag_advice,
@@ -135,7 +136,8 @@ class Calibrated:
     def warnings(self) -> tuple[Advice, ...]:
         known = self.calibration
         beyond = outside_advice(known, self._target, context=self.asked_contexts)
-        return (*self.notes, *known.warnings, *flag_advice(known), *beyond)
+        longer = beyond_the_model(known, self.asked_contexts)
+        return (*self.notes, *known.warnings, *flag_advice(known), *longer, *beyond)
 
     @property
     def draft_lengths(self) -> tuple[int, ...]:

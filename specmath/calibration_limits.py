@@ -132,6 +132,17 @@ def _unflagged(calibration: Calibration) -> list[Flag]:
     return found
 
 
+def beyond_the_model(calibration: Calibration, contexts: tuple[float, float] | None) -> Iterator[Advice]:
+    """Contexts that are longer than the models read."""
+    most = calibration.machine.get("max_context")
+    if contexts is not None and isinstance(most, int) and contexts[1] > most:
+        yield Advice(
+            code="beyond-the-model",
+            text=f"context {contexts[1]:,.0f} is longer than the {most:,} tokens that the pair takes",
+            remedy="ask for shorter contexts, or calibrate a pair for longer ones",
+        )
+
+
 def outside_advice(
     calibration: Calibration,
     table: MeasuredPasses,

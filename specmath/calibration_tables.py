@@ -18,6 +18,8 @@ from specmath.calibration_text import (
     line_text,
     place_text,
     proof_remarks,
+    set_up_options,
+    span_text,
     way_text,
 )
 from specmath.calibrations import AcceptanceRow, Calibration, MeasuredRuns
@@ -290,8 +292,8 @@ class RunsTable(_Rows):
         speedups = [run.times_faster for run in self.measured.runs if not np.isnan(run.times_faster)]
         runs = f"{len(self.measured.runs)} run" + ("s" if len(self.measured.runs) != 1 else "")
         span = f", {min(speedups):.2f}× to {max(speedups):.2f}×" if speedups else ", no plain run beside them"
-        use = f"; use them with --measured {self.file}" if self.file and speedups else ""
-        return f"{runs}{span}{self._costs}{use}"
+        typed = f"--measured {self.file}{set_up_options(self.measured.machine)}"
+        return f"{runs}{span}{self._costs}" + (f"; use them with {typed}" if self.file and speedups else "")
 
     @property
     def _costs(self) -> str:
@@ -302,7 +304,7 @@ class RunsTable(_Rows):
             if line.plain_s is not None
         ]
         if costs:
-            fixed, drafts = (_span(values) for values in zip(*costs, strict=True))
+            fixed, drafts = (span_text(values) for values in zip(*costs, strict=True))
             return f"; in plain steps v + o is {fixed} and c {drafts}"
         if len(self.measured.lines) == 1:
             line = self.measured.lines[0]
@@ -331,11 +333,6 @@ class RunsTable(_Rows):
                     row["draft_cost"] = line.slope_s / line.plain_s
             rows.append(row)
         return rows
-
-
-def _span(values: Sequence[float]) -> str:
-    low, high = f"{min(values):.3f}", f"{max(values):.3f}"
-    return low if low == high else f"{low} to {high}"
 
 
 def _setting(row: _Row) -> str:

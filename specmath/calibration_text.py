@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -11,6 +12,8 @@ from specmath.checks import FloatArray
 from specmath.measurements import context_text
 from specmath.results import Cell
 from specmath.units import format_quantity, format_significant
+
+_SET_UP: Final = ("hardware", "engine", "target", "method", "draft")
 
 
 def accepted_text(row: AcceptanceRow) -> str:
@@ -123,3 +126,23 @@ def line_text(line: RunLine) -> str:
 def line_seconds_text(line: RunLine) -> str:
     """The step of a line, by k."""
     return f"{format_quantity(line.intercept_s, 's')} + {format_quantity(line.slope_s, 's')}·k"
+
+
+def set_up_options(machine: Mapping[str, str | float | int]) -> str:
+    """The options that name what ran, as far as it is told; stand-ins for models that are not.
+
+    >>> set_up_options({"engine": "vllm", "load": 0.5})
+    ' --engine vllm --target MODEL --draft MODEL'
+    """
+    told = "".join(f" --{name} {machine[name]}" for name in _SET_UP if name in machine)
+    return told if "target" in machine else f"{told} --target MODEL --draft MODEL"
+
+
+def span_text(values: Sequence[float]) -> str:
+    """From the smallest to the largest, in one figure where they print alike.
+
+    >>> span_text([1.1, 1.2]), span_text([1.1])
+    ('1.100 to 1.200', '1.100')
+    """
+    low, high = f"{min(values):.3f}", f"{max(values):.3f}"
+    return low if low == high else f"{low} to {high}"

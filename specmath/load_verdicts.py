@@ -239,7 +239,7 @@ def _reach_text(question: LoadQuestion, arm: Arm) -> str:
         return ""
     name = policy_name(arm)
     if not reach.gain_per_s:
-        return f"pays at no rate with {name}"
+        return f"does not pay at the lowest rates with {name}"
     told = "pays up to "
     told += "its highest rate" if math.isinf(reach.gain_per_s) else _rate3(reach.gain_per_s)
     told += f" with {name}"

@@ -535,3 +535,12 @@ def test_a_longer_draft_than_was_run_goes_on_by_the_beta_law_and_is_marked() -> 
     assert falling.rates == pytest.approx([0.8, 0.5, 0.5])
     assert "the last rate held" in falling.notes[0].text
     assert PositionAcceptance(found.rates).max_k == 4
+
+
+def test_contexts_longer_than_the_models_read_are_told() -> None:
+    known = read_calibration(TOY)
+    assert isinstance(known, Calibration)
+    short = replace(known, machine={**known.machine, "max_context": 2048})
+    told = [one.code for one in Calibrated(calibration=short).asked([512, 4096]).warnings]
+    fits = [one.code for one in Calibrated(calibration=short).asked([512, 2048]).warnings]
+    assert ("beyond-the-model" in told, "beyond-the-model" in fits) == (True, False)

@@ -445,7 +445,7 @@ def test_runs_are_rows_with_their_line() -> None:
     assert (first["line_error"], first["left_out_error"]) == (0.01, None)
     assert set(made.keys) <= COLUMNS.keys()
     assert made.inputs == {"source": "mine.csv", "origin": "runs", "engine": "vllm"}, "the same on any day"
-    assert made.assumptions[1] == "batch 1, context 0: E·TPOT = 11 ms + 1 ms·k, 1.0% off at worst"
+    assert made.assumptions[1] == "batch 1, context not told: E·TPOT = 11 ms + 1 ms·k, 1.0% off at worst"
     json.dumps(list(made.rows()), allow_nan=False)
 
 
@@ -457,7 +457,7 @@ def test_runs_are_rows_with_their_line() -> None:
             runs(1, 2),
             "a.yaml",
             "4 runs, 0.71× to 1.67×; in plain steps v + o is 1.100 to 2.200 and c 0.100 to 0.200; "
-            "use them with --measured a.yaml",
+            "use them with --measured a.yaml --engine vllm --target MODEL --draft MODEL",
         ),
         (runs(1, plain=None), "a.yaml", "2 runs, no plain run beside them; a step takes 11 ms + 1 ms·k"),
         (runs(1, 2, plain=None), "", "4 runs, no plain run beside them"),

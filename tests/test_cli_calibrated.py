@@ -212,7 +212,9 @@ def test_a_pair_beside_it_anchors_it(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_crossover_flips_and_schedule_take_it(capsys: pytest.CaptureFixture[str]) -> None:
-    row = asked(capsys, "crossover --context 512", "--measured", AT_1)["rows"][0]
+    rows = asked(capsys, "crossover --context 512", "--measured", AT_1)["rows"]
+    assert [row["k"] for row in rows] == [1, 4]  # lengths that were timed
+    row = rows[-1]
     assert (row["case"], row["wins"], row["k"]) == ("calibrated", "below", 4)
     assert row["ridge_tokens"] == pytest.approx(200)  # 10 ms of weights over 50 µs a token
     moved = asked(capsys, "crossover --flips --context 512", "--measured", AT_1)["rows"]

@@ -64,6 +64,7 @@ def crossover(
     from specmath.cli.output import emit
     from specmath.cli.progress import progress_shown
     from specmath.cli.text import given_or, parse_count
+    from specmath.cli.timed_lengths import with_timed_lengths
     from specmath.crossovers import SCAN_LIMIT, find_crossovers
     from specmath.flips import flip_points
 
@@ -72,6 +73,9 @@ def crossover(
     at_batch = parse_count("batch", given_or(batch, given_or(taken.batch, "1")))
     contexts = typed_contexts(context)
     known = settled(taken.acceptance, taken.measured, device, pair, context=contexts, k=[taken.k])
+    typed_k = taken.k
+    if typed_k is None and not flips:
+        known, typed_k = with_timed_lengths(known, taken.acceptance)
     times = known.source or roofline(known.acceptance, known.device, known.pair)[0]
     limit = SCAN_LIMIT if max_batch is None else parse_count("max_batch", max_batch)
     if known.source is not None:
@@ -81,7 +85,7 @@ def crossover(
         known.measured,
         known.device,
         source=times,
-        k=taken.k,
+        k=typed_k,
         batch=[at_batch],
         context=known.context,
     )

@@ -22,7 +22,6 @@ from specmath.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specmath.cli.calibrated import Settled
     from specmath.comparisons import DrafterComparison
     from specmath.forecast import SpeedupTable
     from specmath.laws import AcceptanceLaw
@@ -71,6 +70,7 @@ def speedup(
     from specmath.cli.laws import acceptance_laws, draft_lengths
     from specmath.cli.output import emit
     from specmath.cli.text import given_or, parse_number
+    from specmath.cli.timed_lengths import with_timed_lengths
     from specmath.forecast import forecast_speedup
 
     taken = taken_from(acceptance, source, k, measured=measured, pair=pair)
@@ -101,7 +101,7 @@ def speedup(
             choice.acceptance, measured, device, pair, context=contexts, ratios=ratios, k=[typed_k]
         )
         if typed_k is None:
-            known, typed_k = _with_lengths(known, choice.acceptance)
+            known, typed_k = with_timed_lengths(known, choice.acceptance)
         cases: tuple[StepTimeSource, ...]
         cases = step_time_cases(choice, device, pair, ratios) if known.source is None else known.cases()
         if known.measured.measured:
@@ -127,25 +127,3 @@ def speedup(
     if floor is not None and table.lowest < floor:
         typer.echo(f"specmath: lowest speed-up {table.lowest:.4g} is below --at-least {floor:g}", err=True)
         raise typer.Exit(3)
-
-
-def _with_lengths(known: Settled, typed: AcceptanceOptions) -> tuple[Settled, str | None]:
-    """The draft lengths of a calibration that brings its acceptance along: a row for each, to choose by.
-
-    None, and nothing said, where a law is typed or further measurements are given: k then has its usual
-    default.
-    """
-    from dataclasses import replace
-
-    from specmath.cli.calibrated import names_no_law
-
-    source = known.source
-    if source is None or known.measured.measured or not names_no_law(typed):
-        return known, None
-    rates = known.acceptance.rates
-    longest = source.draft_lengths[-1] if rates is None else len(rates.split("/"))
-    lengths = [str(k) for k in source.draft_lengths if k <= longest]
-    if not lengths:
-        return known, None
-    told = f"k {', '.join(lengths)}: the draft lengths that were timed; --k asks for others"
-    return replace(known, source=replace(source, taken=(told, *source.taken))), ",".join(lengths)
