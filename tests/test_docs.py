@@ -11,8 +11,11 @@ from types import ModuleType
 import pytest
 
 import specmath
+from specmath.calibration_files import read_calibration
+from specmath.calibrations import Calibration
 
 ROOT = Path(__file__).resolve().parent.parent
+CALIBRATIONS = ROOT / "docs" / "calibrations"
 
 
 def load_refresh() -> ModuleType:
@@ -91,3 +94,19 @@ def test_every_link_between_documents_leads_somewhere() -> None:
     for page in (*REFRESH.PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"):
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_errors_of_the_calibrations_are_those_of_their_files() -> None:
+    page = (ROOT / "docs" / "calibrate.md").read_text(encoding="utf-8")
+    row = r"\]\((calibrations/\S+\.yaml)\) \|.*\| (\d+), measured (\S+) to (\S+) \| (\S+) % \((\S+) %\) \|"
+    told = re.findall(row, page)
+    assert {name for name, *_ in told} == {f"calibrations/{one.name}" for one in CALIBRATIONS.glob("*.yaml")}
+    for name, *figures in told:
+        known = read_calibration(ROOT / "docs" / name)
+        assert isinstance(known, Calibration)
+        speedups = [one.speedup for one in known.proof]
+        errors = sorted((one.error for one in known.proof), key=abs)
+        typical, worst = f"{abs(errors[len(errors) // 2]):.1%}", f"{errors[-1]:+.1%}"
+        assert figures[:3] == [str(len(errors)), f"{min(speedups):.2f}", f"{max(speedups):.2f}"]
+        assert figures[3] == typical.removesuffix("%")
+        assert figures[4] in (worst.removesuffix("%"), f"{errors[-1]:+.0%}".removesuffix("%"))
